@@ -1,0 +1,37 @@
+# make run: set up and execute the study notebooks; make test: set up and run the tests. Both are safe to repeat.
+PRESET ?= lecture
+UV_VERSION = 0.13.9
+UV = .tools/bin/uv --cache-dir .tools/cache --quiet
+PYTHON = .venv/bin/python
+PYTHON_VERSION ?= $(shell python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+
+.PHONY: run test slow bench lock clean
+
+run: .venv/ready
+	.venv/bin/lbkit run --preset $(PRESET)
+
+test: .venv/ready
+	$(PYTHON) -m pytest -q
+
+slow: .venv/ready
+	$(PYTHON) -m pytest -q -m slow
+
+bench: .venv/ready
+	for script in benchmarks/*.py; do $(PYTHON) $$script || exit 1; done
+
+.venv/ready: requirements.lock pyproject.toml .tools/bin/uv
+	test -x $(PYTHON) || $(UV) venv --python python3 .venv
+	$(UV) pip sync --require-hashes requirements.lock
+	$(UV) pip install --no-deps --no-build-isolation -e .
+	touch $@
+
+.tools/bin/uv:
+	python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .tools uv==$(UV_VERSION)
+
+# Rewrites requirements.lock (hashes, no registry named) and the versions in environment.yml from pyproject.toml.
+lock: .tools/bin/uv
+	$(UV) pip compile pyproject.toml --extra test --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements.lock
+	$(PYTHON) tests/environment.py > environment.yml
+
+clean:
+	rm -rf .venv .tools runs

@@ -1,0 +1,26 @@
+"""Load balancing in parallel-server systems: solvers, one simulator, and notebooks with a slider.
+
+Modules load on first use, so that ``import lbkit`` costs next to nothing.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+
+__version__ = version("lbkit")
+
+_MODULES = ("jobs", "policies", "cavity", "light_traffic", "tags", "balanced", "studies", "plots", "widgets", "batch")
+_NAMES = {"System": "systems", "simulate": "simulation"}
+
+__all__ = [*_MODULES, *_NAMES]
+
+
+def __getattr__(name):
+    if name in _MODULES:
+        return import_module(f"lbkit.{name}")
+    if name in _NAMES:
+        return getattr(import_module(f"lbkit.{_NAMES[name]}"), name)
+    raise AttributeError(f"lbkit has no {name!r}; it has {', '.join(__all__)}")
+
+
+def __dir__():
+    return sorted([*__all__, "__version__"])

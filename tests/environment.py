@@ -1,0 +1,32 @@
+"""environment.yml from pyproject.toml and requirements.lock: print it, or let a test compare it."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def direct_dependencies(extras=("test",)):
+    """Names of what pyproject.toml asks for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["dependencies"] + [spec for extra in extras for spec in project["optional-dependencies"][extra]]
+    return sorted({re.match(r"[\w.-]+", spec)[0] for spec in wanted})
+
+
+def locked_versions():
+    """{name: version} of requirements.lock; a name locked in several versions has the one for the oldest Python first."""
+    pins = re.findall(r"^([\w.-]+)==([^\s;\\]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    return {name: version for name, version in reversed(pins)}
+
+
+def environment():
+    """The text of environment.yml."""
+    locked = locked_versions()
+    lines = [f"  - {name}={locked[re.sub('[._-]+', '-', name).lower()]}" for name in direct_dependencies()]
+    head = "# Written by `make lock` from pyproject.toml and requirements.lock.\nname: lbkit\nchannels: [conda-forge]\ndependencies:"
+    return "\n".join([head, "  - python=3.11", "  - pip", *lines, "  - pip:", "      - --no-deps", "      - -e ."]) + "\n"
+
+
+if __name__ == "__main__":
+    print(environment(), end="")
