@@ -1,0 +1,231 @@
+"""Studies: the typed parameters of each notebook.
+
+A parameter is said once, here: its default, its hard bounds, its meaning and the range of its slider. The notebook's
+parameters cell, the YAML files, the command line, the widgets and the JSON schema are all made from this.
+
+A study is a frozen model named after its notebook. Types are strict: no text stands for a number, no truth value for an
+integer, no NaN or infinity for anything; 1e6 may stand for an integer, an integer for a real number. A parameter out of its range is
+refused in one sentence.
+
+To add a study, subclass Study: a class attribute per fact, a field per parameter, a validator per condition that ties
+parameters together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+__all__ = ["STUDIES", "ParameterError", "SqdVariants", "Study", "did_you_mean", "get", "param", "permitted"]
+
+
+class ParameterError(ValueError):
+    """Parameters that a study refuses.
+
+    problems  {parameter: sentence}; a condition that ties several parameters together stands under ""
+    """
+
+    def __init__(self, problems: Mapping[str, str]):
+        super().__init__("\n".join(problems.values()))
+        self.problems = dict(problems)
+
+
+def param(default, description: str, *, slider: tuple[float, float, float] | None = None, log: bool = False, **bounds):
+    """A parameter of a study.
+
+    description  its meaning and unit, free of "=" and "#" (the parameters cell carries it as a comment)
+    slider       (low, high, step) of its control, inside the hard bounds; without one it has no control
+    log          the control moves on a logarithmic scale, step in decades
+    bounds       hard bounds gt, ge, lt, le of a number, one on either side, or min_length and max_length of a list
+    """
+    control = {"slider": list(slider), "log": log} if slider else None
+    return Field(default, description=description, json_schema_extra=control, **bounds)
+
+
+class Study(BaseModel):
+    """Parameters of one notebook.
+
+    notebook  stem of the notebook's file name, which is the name of the study too
+    title     what it studies
+    paper     whose results it reproduces
+
+    Raises ParameterError, a ValueError with one sentence for each bad parameter.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True)
+
+    notebook: ClassVar[str]
+    title: ClassVar[str]
+    paper: ClassVar[str]
+
+    def __init__(self, /, **parameters):
+        try:
+            super().__init__(**{name: _plain(value) for name, value in parameters.items()})
+        except ValidationError as error:
+            raise ParameterError(_sentences(type(self), error)) from None
+
+    @classmethod
+    def schemas(cls) -> dict[str, dict[str, Any]]:
+        """JSON schema of each parameter: its default, description, bounds and slider."""
+        return cls.model_json_schema()["properties"]
+
+    @classmethod
+    def from_notebook(cls, namespace: Mapping[str, Any]) -> Study:
+        """The study that a notebook's ``globals()`` spell out after its parameters cell; other names are left alone."""
+        missing = [name for name in cls.model_fields if name not in namespace]
+        if missing:
+            sentence = f"{cls.notebook}: the parameters cell does not define {', '.join(missing)}"
+            raise ParameterError({"": sentence})
+        return cls(**{name: namespace[name] for name in cls.model_fields})
+
+    def values(self) -> dict[str, Any]:
+        """Every parameter as plain numbers, text and lists."""
+        return self.model_dump(mode="json")
+
+    def cell(self) -> str:
+        """Source of the notebook's parameters cell: a line ``name = value  # description`` for each parameter."""
+        values = self.values()
+        return "\n".join(
+            f"{name} = {values[name]!r}  # {field.description}" for name, field in type(self).model_fields.items()
+        )
+
+
+WHOLE = BeforeValidator(lambda value: int(value) if isinstance(value, float) and value.is_integer() else value)
+Whole = Annotated[int, WHOLE]
+
+VariantsSection = Literal[
+    "convergence", "improvement", "hazard", "ties", "choices", "scv", "fraction", "tails", "granularity", "simulation",
+]  # fmt: skip
+
+
+class SqdVariants(Study):
+    """Job sizes are hyperexponential (k one) or mixed Erlang; times are in mean job sizes, loads per server.
+
+    Every scv >= 1 and f in (0, 1) is attained with any number k of phases. At most 5000 layers, c_max / delta, keep the
+    mean-field tables within some 3 GB.
+    """
+
+    notebook = "sqd_variants"
+    title = "Variants of SQ(d) that see for how long a server has worked on its job"
+    paper = "Hellemans and Van Houdt (arXiv 2011.08250)"
+
+    figures: tuple[VariantsSection, ...] = param(
+        get_args(VariantsSection)[:-1], "sections to run", min_length=1, max_length=len(get_args(VariantsSection))
+    )
+    scv: float = param(10.0, "squared coefficient of variation of a job size", ge=1, le=1000, slider=(1, 40, 0.5))
+    f: float = param(0.5, "fraction of the work that belongs to short jobs", gt=0, lt=1, slider=(0.05, 0.95, 0.05))
+    k: Whole = param(1, "Erlang phases of each kind of job; 1 is hyperexponential", ge=1, le=50, slider=(1, 15, 1))
+    d: Whole = param(5, "servers that an arriving job samples", ge=1, le=100, slider=(1, 20, 1))
+    delta: float = param(0.1, "width of an age layer", gt=0, le=100, slider=(0.05, 1, 0.05))
+    c_max: float = param(40.0, "age at which the layers end", gt=0, le=1000, slider=(10, 80, 1))
+    threshold: float = param(2.0, "age beyond which a job counts as long, a multiple of delta", gt=0, le=1000,
+                             slider=(0.5, 10, 0.5))  # fmt: skip
+    lam: float = param(0.8, "load of the figures at a single load", gt=0, le=0.999, slider=(0.1, 0.99, 0.01))
+    lam_low: float = param(0.1, "lowest load of a curve", gt=0, le=0.999)
+    lam_high: float = param(0.995, "highest load of a curve", gt=0, le=0.999)
+    loads: Whole = param(100, "loads on a curve", ge=2, le=2000)
+    choices: tuple[Annotated[int, Field(ge=1, le=100), WHOLE], ...] = param(
+        (2, 5, 10, 15, 20), "numbers of sampled servers that are compared", min_length=1, max_length=20
+    )
+    scv_high: float = param(40.0, "largest scv of the curve over scv, which starts at 1", gt=1, le=1000)
+    scv_points: Whole = param(40, "points of the curve over scv", ge=2, le=2000)
+    f_points: Whole = param(50, "points of the curve over f", ge=2, le=2000)
+    servers: tuple[Annotated[int, Field(ge=1, le=1_000_000), WHOLE], ...] = param(
+        (100, 1000, 10000), "numbers of servers that are simulated", min_length=1, max_length=20
+    )
+    simulated_jobs: Whole = param(1_000_000, "jobs of each simulated replication", ge=1000, le=10_000_000_000)
+    replications: Whole = param(4, "independent replications of each simulated point", ge=2, le=1000)
+    seed: Whole = param(1, "seed of all random numbers", ge=0, le=2**63 - 1)
+
+    @model_validator(mode="after")
+    def _fit_together(self):
+        if not self.lam_low < self.lam_high:
+            raise ValueError(f"lam_low must be below lam_high, not {self.lam_low:g} with lam_high {self.lam_high:g}")
+        if self.c_max / self.delta > 5000:
+            least = self.c_max / 5000
+            raise ValueError(f"c_max / delta must be at most 5000, so delta at least {least:g}, not {self.delta:g}")
+        if self.threshold > self.c_max:
+            raise ValueError(f"threshold must be at most c_max, {self.c_max:g}, not {self.threshold:g}")
+        nearest = max(1, round(self.threshold / self.delta)) * self.delta
+        if abs(nearest - self.threshold) > 1e-9 * max(1, self.threshold):
+            value = f"{self.threshold:g}; the nearest is {nearest:g}"
+            raise ValueError(f"threshold must be a multiple of delta, {self.delta:g}, not {value}")
+        if self.d > min(self.servers):
+            raise ValueError(f"d must be at most the number of servers simulated, {min(self.servers)}, not {self.d}")
+        return self
+
+
+STUDIES: dict[str, type[Study]] = {study.notebook: study for study in Study.__subclasses__()}
+
+
+def get(name: str) -> type[Study]:
+    """The study of that name; a ValueError names the nearest one."""
+    if name not in STUDIES:
+        raise ValueError(f"there is no study {name!r}, only {', '.join(STUDIES)}{did_you_mean(name, STUDIES)}")
+    return STUDIES[name]
+
+
+def permitted(schema: Mapping[str, Any]) -> str:
+    """What a parameter may be, in words, from its JSON schema."""
+    if "enum" in schema:
+        return f"one of {', '.join(schema['enum'])}"
+    if schema["type"] == "array":
+        return f"a list of {schema['minItems']} to {schema['maxItems']} items, each {permitted(schema['items'])}"
+    if schema["type"] == "boolean":
+        return "true or false"
+    low = f"[{schema['minimum']}" if "minimum" in schema else f"({schema['exclusiveMinimum']}"
+    high = f"{schema['maximum']}]" if "maximum" in schema else f"{schema['exclusiveMaximum']})"
+    return f"{'an integer' if schema['type'] == 'integer' else 'a number'} in {low}, {high}"
+
+
+def did_you_mean(name: str, names) -> str:
+    """A question to end a sentence with: the nearest name, or nothing."""
+    near = get_close_matches(name, names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+_NUMBER = re.compile(r"[-+]?[\d_.]+(e[-+]?\d+)?", re.IGNORECASE)
+
+
+def _sentences(study: type[Study], error: ValidationError) -> dict[str, str]:
+    """One sentence for each bad parameter."""
+    problems, schemas = {}, study.schemas()
+    for problem in error.errors(include_url=False):
+        name = str(problem["loc"][0]) if problem["loc"] else ""
+        if problem["type"] == "value_error":
+            sentence = str(problem["ctx"]["error"])
+        elif name not in schemas:
+            sentence = f"there is no parameter {name!r}{did_you_mean(name, schemas)}"
+        else:
+            value, schema = problem["input"], schemas[name]
+            inside = len(problem["loc"]) > 1  # an item of a list
+            hint = _hint(value, schema["items"] if inside else schema)
+            sentence = f"{name} must be {permitted(schema)}, not {_short(value)}{hint}"
+        problems.setdefault(name, f"{study.notebook}: {sentence}")
+    return problems
+
+
+def _hint(value, schema) -> str:
+    """How to write what was probably meant."""
+    if "enum" in schema:
+        return did_you_mean(value, schema["enum"]) if isinstance(value, str) else ""
+    if schema["type"] == "array":
+        return f"; write [{value}]" if isinstance(value, (str, int, float)) else ""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return ", which is text: write the number without quotes and, in YAML, with a decimal point, as in 1.0e-8"
+    return ""
+
+
+def _plain(value):
+    """NumPy scalars and arrays as Python values, lists as tuples."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _short(value) -> str:
+    text = repr(list(value) if isinstance(value, tuple) else value)
+    return text if len(text) <= 80 else f"{text[:76]} ..."
