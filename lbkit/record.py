@@ -158,4 +158,4 @@ def _number(value: str | float) -> str:
 
 
 def _tag(tag: str, *inside: str) -> str:
-    return f"<{tag}>{''.join(inside)}</{tag}>"
+    return f'<{tag} style="text-align: left">{"".join(inside)}</{tag}>'
