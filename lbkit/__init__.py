@@ -1,4 +1,4 @@
-"""Load balancing in parallel-server systems: solvers, one simulator, and notebooks with a slider.
+"""Load balancing in parallel-server systems: solvers, one simulator, and the notebooks of four studies.
 
 Modules load on first use, so that ``import lbkit`` costs next to nothing.
 """
@@ -8,8 +8,10 @@ from importlib.metadata import version
 
 __version__ = version("lbkit")
 
-_MODULES = ("jobs", "policies", "cavity", "light_traffic", "tags", "balanced", "studies", "plots", "widgets", "batch")
-_NAMES = {"System": "systems", "simulate": "simulation"}
+_MODULES = (
+    "jobs", "policies", "cavity", "light_traffic", "tags", "balanced", "chains", "studies", "plots", "record", "batch",
+)  # fmt: skip
+_NAMES = {"System": "systems", "simulate": "simulation", "sample_path": "simulation"}
 
 __all__ = [*_MODULES, *_NAMES]
 
