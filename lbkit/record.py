@@ -98,6 +98,8 @@ def figure(fig, name: str, data: Mapping[str, Sequence] | Any = None) -> None:
     origin = _origin(folder)
     pdf = {"Title": name, "Subject": origin, "Creator": "lbkit", "CreationDate": None}
     png = {"Title": name, "Description": origin, "Software": "lbkit"}
+    fig.draw_without_rendering()
+    fig.set_layout_engine("none")  # laid out once for both files
     for suffix, metadata in {"pdf": pdf, "png": png}.items():
         with replacing(folder / "figures" / f"{name}.{suffix}") as path:
             fig.savefig(path, format=suffix, dpi=200, metadata=metadata)
