@@ -159,6 +159,184 @@ class SqdVariants(Study):
         return self
 
 
+LightTrafficSection = Literal[
+    "scenario", "approximation", "evidence", "growth", "diversity", "choices", "minimum", "stability", "interpolation", "mean_field",
+]  # fmt: skip
+
+
+class LightTraffic(Study):
+    """Slow and fast servers, sizes of mean one; speeds are sizes per unit time, rates are of all arrivals together.
+
+    Size laws: H hyperexponential with a third of the work in short jobs, E exponential, W Weibull of shape 2, D deterministic.
+    """
+
+    notebook = "light_traffic"
+    title = "Light traffic of SQ(d) on servers of different speeds"
+    paper = "Izagirre and Makowski (arXiv 1701.06004)"
+
+    figures: tuple[LightTrafficSection, ...] = param(
+        get_args(LightTrafficSection), "sections to run", min_length=1, max_length=len(get_args(LightTrafficSection))
+    )
+    slow: float = param(2.0, "speed of a slow server", ge=0.01, le=1000, slider=(0.5, 10, 0.5))
+    fast: float = param(10.0, "speed of a fast server", ge=0.01, le=1000, slider=(1, 50, 0.5))
+    slow_servers: Whole = param(5, "number of slow servers", ge=0, le=100_000, slider=(0, 20, 1))
+    fast_servers: Whole = param(5, "number of fast servers", ge=0, le=100_000, slider=(1, 20, 1))
+    d: Whole = param(2, "servers that an arriving job samples", ge=1, le=20, slider=(1, 5, 1))
+    laws: tuple[Literal["H", "E", "W", "D"], ...] = param(
+        ("H", "E", "W", "D"), "size laws that are compared", min_length=1, max_length=4
+    )
+    scv: float = param(2.0, "squared coefficient of variation of law H", ge=1, le=100, slider=(1, 20, 0.5))
+    lam_high: float = param(20.0, "arrival rate where the curves end", gt=0, le=1e8, slider=(1, 40, 1))
+    lam_points: Whole = param(101, "arrival rates on a curve", ge=2, le=2000)
+    rates: tuple[Annotated[float, Field(gt=0, le=1e8)], ...] = param(
+        (2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0), "arrival rates that are simulated", min_length=1, max_length=50
+    )
+    loads: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = param(
+        (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9), "shares of the largest stable rate that are simulated",
+        min_length=1, max_length=50,
+    )  # fmt: skip
+    servers: tuple[Annotated[int, Field(ge=2, le=1000), WHOLE], ...] = param(
+        (2, 4, 10, 20, 50, 100, 200, 400), "numbers of servers that are compared", min_length=1, max_length=20
+    )
+    order: Whole = param(7, "order of the power series for exponential sizes", ge=4, le=10)
+    busy_periods: Whole = param(10_000, "busy periods of each simulated replication", ge=100, le=10_000_000)
+    simulated_jobs: Whole = param(100_000, "jobs of a replication where that many busy periods would take more", ge=1000,
+                                  le=1_000_000_000)  # fmt: skip
+    replications: Whole = param(10, "independent replications of each simulated point", ge=2, le=1000)
+    seed: Whole = param(1, "seed of all random numbers", ge=0, le=2**63 - 1)
+
+    @model_validator(mode="after")
+    def _fit_together(self):
+        K = self.slow_servers + self.fast_servers
+        if not self.slow <= self.fast:
+            raise ValueError(f"slow must be at most fast, {self.fast:g}, not {self.slow:g}")
+        if max(self.d, 2) > K:
+            raise ValueError(f"there must be at least {max(self.d, 2)} servers, slow and fast ones, not {K}")
+        from lbkit.light_traffic import max_rate
+
+        groups = [(c, n) for c, n in ((self.slow, self.slow_servers), (self.fast, self.fast_servers)) if n]
+        limit = float(max_rate(groups, (1, 2), self.d))
+        for name, rate in (("lam_high", self.lam_high), ("rates", max(self.rates))):
+            if rate >= limit:
+                raise ValueError(f"{name} must stay below {limit:g}, the largest stable rate, not reach {rate:g}")
+        return self
+
+
+TagsSection = Literal[
+    "alpha", "servers", "range", "loads", "ratio", "cutoffs", "balance", "error", "worst", "rivals",
+]  # fmt: skip
+
+
+class Tags(Study):
+    """Sizes are bounded Pareto on [1, r], with P(X > x) close to x^-alpha; loads are in units of one server."""
+
+    notebook = "tags"
+    title = "TAGS: task assignment by guessing the size"
+    paper = "Bachmat, Doncel and Sarfati (TAGS)"
+
+    figures: tuple[TagsSection, ...] = param(
+        get_args(TagsSection), "sections to run", min_length=1, max_length=len(get_args(TagsSection))
+    )
+    alpha: float = param(1.0, "exponent of the bounded Pareto law", ge=0.05, le=1.95, slider=(0.1, 1.9, 0.05))
+    ratio: float = param(1e3, "range r, largest over smallest size", ge=2, le=1e12, slider=(10, 1e10, 0.5), log=True)
+    rho: float = param(0.5, "a load that one server could bear, in units of one server", gt=0, lt=1,
+                       slider=(0.05, 0.95, 0.05))  # fmt: skip
+    rho_above: float = param(1.2, "a load that one server could not bear", gt=1, lt=2, slider=(1.05, 1.95, 0.05))
+    h: Whole = param(3, "servers in the figures of a single system", ge=2, le=8, slider=(2, 6, 1))
+    servers: tuple[Annotated[int, Field(ge=2, le=16), WHOLE], ...] = param(
+        (2, 3, 4), "numbers of servers that are compared", min_length=1, max_length=4
+    )
+    servers_high: Whole = param(16, "largest number of servers of the curves over it", ge=3, le=64)
+    alphas: tuple[Annotated[float, Field(ge=0.05, le=1.95)], ...] = param(
+        (0.5, 1.0, 1.5, 1.9), "exponents that are compared", min_length=1, max_length=4
+    )
+    alpha_points: Whole = param(77, "exponents on a curve", ge=3, le=2000)
+    ratios: tuple[Annotated[float, Field(ge=2, le=1e40)], ...] = param(
+        (1e3, 1e6, 1e10), "ranges that are compared", min_length=1, max_length=4
+    )
+    ratio_high: float = param(1e20, "range where the curves over it end, which start at 10", ge=100, le=1e60)
+    ratio_points: Whole = param(39, "ranges on a curve", ge=3, le=1000)
+    rho_points: Whole = param(40, "loads on a curve", ge=3, le=1000)
+    rhos: tuple[Annotated[float, Field(gt=0, lt=16)], ...] = param(
+        (0.5, 0.8, 1.1, 1.3), "loads that are simulated where TAGS is stable", min_length=1, max_length=20
+    )
+    small_ratios: tuple[Annotated[float, Field(ge=2, le=1e4)], ...] = param(
+        (10.0, 30.0, 100.0, 300.0, 1000.0), "ranges that are simulated", min_length=1, max_length=20
+    )
+    simulated_jobs: Whole = param(1_000_000, "jobs of each simulated replication", ge=1000, le=10_000_000_000)
+    replications: Whole = param(8, "independent replications of each simulated point", ge=2, le=1000)
+    seed: Whole = param(1, "seed of all random numbers", ge=0, le=2**63 - 1)
+
+
+RoutingSection = Literal[
+    "paths", "fluid", "transient", "stationary", "load", "approach", "gap", "fairness", "mean_field", "ratio", "whitt",
+]  # fmt: skip
+Rate = Annotated[float, Field(gt=0, le=1000)]
+
+
+class BalancedRouting(Study):
+    """Rates are in mean job sizes per unit time, loads are shares of the total rate.
+
+    Exact chains serve two or three servers, `rates`, of which the fastest is at most five times as fast as the slowest:
+    beyond that the queues differ by so much that a chain takes minutes. Other systems are simulated.
+    """
+
+    notebook = "balanced_routing"
+    title = "Balanced routing to parallel servers in heavy traffic"
+    paper = "Chen and Ye (Oper. Res. 60(1), 2012)"
+
+    figures: tuple[RoutingSection, ...] = param(
+        get_args(RoutingSection), "sections to run", min_length=1, max_length=len(get_args(RoutingSection))
+    )
+    rates: tuple[Rate, ...] = param(
+        (1.0, 2.0, 3.0), "service rates of two or three servers, mean job sizes per unit time", min_length=2,
+        max_length=3,
+    )
+    c: Whole = param(2, "candidates of the figures for a single number of candidates", ge=1, le=3, slider=(1, 3, 1))
+    scheme: Literal["sum", "with", "succ"] = param("sum", "how the candidates are drawn")
+    rho: float = param(0.9, "load of the figures at a single load", gt=0, le=0.995, slider=(0.5, 0.99, 0.01))
+    rho_low: float = param(0.3, "lowest load of a curve", gt=0, le=0.995)
+    rho_high: float = param(0.99, "highest load of a curve", gt=0, le=0.995)
+    loads: Whole = param(16, "loads on a curve", ge=2, le=200)
+    tol: float = param(1e-4, "relative error allowed in the mean queue of an exact chain", ge=1e-8, le=0.01)
+    scales: tuple[Annotated[int, Field(ge=1, le=100_000), WHOLE], ...] = param(
+        (10, 100, 1000), "numbers n, time is divided by n and queues by its root", min_length=1, max_length=5
+    )
+    theta: float = param(-3.0, "drift of the scaled queue", ge=-20, le=20, slider=(-6, 2, 0.5))
+    start: tuple[Annotated[float, Field(ge=0, le=1000)], ...] = param(
+        (2.0, 1.0, 0.0), "fluid levels at time 0, one for each of the rates", min_length=2, max_length=3
+    )
+    farm: tuple[Rate, ...] = param(
+        (0.5, 0.75, 1.0, 1.25, 1.5), "service rates of the larger system that is simulated", min_length=2,
+        max_length=100,
+    )
+    scv: float = param(4.0, "squared coefficient of variation of the hyperexponential job sizes", ge=1, le=100,
+                       slider=(1, 20, 0.5))  # fmt: skip
+    servers: Whole = param(100, "servers of the farm set against the mean field", ge=4, le=10_000)
+    paths: Whole = param(100, "simulated paths behind every mean over time", ge=10, le=10_000)
+    big: Whole = param(20, "size of a big job, of probability 1 / big, where the others are of size 0", ge=2, le=1000)
+    simulated_jobs: Whole = param(1_000_000, "jobs of each simulated replication", ge=1000, le=1_000_000_000)
+    replications: Whole = param(4, "independent replications of each simulated point", ge=2, le=1000)
+    seed: Whole = param(1, "seed of all random numbers", ge=0, le=2**63 - 1)
+
+    @model_validator(mode="after")
+    def _fit_together(self):
+        if not self.rho_low < self.rho_high:
+            raise ValueError(f"rho_low must be below rho_high, not {self.rho_low:g} with rho_high {self.rho_high:g}")
+        servers, slowest, fastest = len(self.rates), min(self.rates), max(self.rates)
+        if len(self.start) != servers:
+            raise ValueError(f"start must hold one level for each of the {servers} rates, not {len(self.start)}")
+        if self.c > servers:
+            raise ValueError(f"c must be at most the number of rates, {servers}, not {self.c}")
+        if fastest > 5 * slowest:
+            raise ValueError(f"the largest of the rates must be at most 5 times the least, {slowest:g}, not {fastest:g}")
+        least = -sum(self.rates) * min(self.scales) ** 0.5
+        if self.theta <= least:
+            raise ValueError(f"theta must be above {least:.4g}, where arrivals end at the least of the scales, "
+                             f"not {self.theta:g}")
+        return self
+
+
 STUDIES: dict[str, type[Study]] = {study.notebook: study for study in Study.__subclasses__()}
 
 
