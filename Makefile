@@ -3,6 +3,7 @@ PRESET ?= lecture
 UV_VERSION = 0.13.9
 UV = .tools/bin/uv --cache-dir .tools/cache --quiet
 PYTHON = .venv/bin/python
+export OMP_NUM_THREADS = 1
 PYTHON_VERSION ?= $(shell python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 .PHONY: run test slow bench lock clean

@@ -62,6 +62,7 @@ from math import comb, inf, isfinite
 import numpy as np
 
 from lbkit import kernels, waits
+from lbkit.jobs import Law
 from lbkit.policies import Policy
 from lbkit.quadrature import Server, second_excess
 from lbkit.results import MeanField
@@ -72,7 +73,7 @@ DEPTH = 3  # of Anderson acceleration
 
 def solve(
     lam: float, job, policy: Policy, *, tol: float = 1e-12, accelerate: bool = True, start: MeanField | None = None,
-    max_iterations: int = 20_000, max_levels: int = 2**12,
+    max_iterations: int = 20_000, max_levels: int | None = None,
 ) -> MeanField:  # fmt: skip
     """Stationary law of one server in the limit of many, and the waiting time of a job.
 
@@ -82,6 +83,7 @@ def solve(
     tol             permitted error of x (L1) and of E[W] (relative), the contraction rate accounted for
     accelerate      Anderson acceleration; off for the plain iteration of the paper
     start           a result nearby, of the same layers, to start from; default: the empty system
+    max_levels      longest queue; default 4096, or 256 without a second moment, where it may have a heavy tail
 
     Raises ValueError for inputs outside these ranges, and where the answer does not exist (infinite E[W]) or was not
     reached (the sentence tells how far it came).
@@ -90,6 +92,12 @@ def solve(
     if not isinstance(policy, Policy) or policy.d is None:
         name = getattr(policy, "name", policy)
         raise ValueError(f"the mean-field limit needs a ranking policy with finitely many sampled servers, not {name}")
+    if not 0 < tol < 1:
+        raise ValueError(f"tol must lie in (0, 1), not {tol!r}")
+    if start is not None and len(start.joint) != len(policy.layers) + 1:
+        raise ValueError(f"start has {len(start.joint) - 1} layers, {policy.name} has {len(policy.layers)}")
+    if max_levels is None:
+        max_levels = 2**12 if isfinite(job.moment(2)) else 2**8
     server = Server(job, policy.layers, lam * policy.mean_d)
     sampled, chances = (np.array(column) for column in zip(*policy.d))
     x = np.zeros((8, len(policy.layers))) if start is None else start.joint[1:, 1:].T * (rho / (1 - start.joint[0, 0]))
@@ -106,12 +114,17 @@ def solve(
         return kernels.arrival_rates(place, x, lam, sampled, chances)
 
     place, known = ranks(len(x))
+    if known:
+        _wait_by_layer(rates_at(x)[0], lam, rho, policy, server)  # says so now if it is infinite
     anderson, changes, goal = _Anderson(accelerate), [], tol
     while True:
         rates = rates_at(x)
         image, levels, flow, *last = server.occupancy(rates)
+        if flow == inf:
+            raise ValueError(f"{policy.name} piles jobs up at lam = {lam}: lengths grow without bound; lower lam")
         if flow > 0 and len(x) < max_levels:
-            x = np.vstack([x, np.zeros(((3 if known else 1) * len(x), x.shape[1]))])
+            more = min((4 if known else 2) * len(x), max_levels) - len(x)
+            x = np.vstack([x, np.zeros((more, x.shape[1]))])
             place, known = ranks(len(x))
             anderson.clear()
             continue
@@ -130,7 +143,8 @@ def solve(
         error = max(changes[-1] / rho, abs(waiting[0]) / max(waiting[1], 1e-300))
         stalled = error < ROUNDING and changes[-1] > 0.5 * min(changes[-2:-1], default=inf)
         if error < goal and (len(changes) > 1 or start) or stalled:
-            rate = _contraction(lambda y: server.image(rates_at(y), rho), x, image)
+            direction = image - (anderson.points[-1] if anderson.points else x)
+            rate = _contraction(lambda y: server.image(rates_at(y), rho), x, image, direction)
             goal = tol * (1 - rate)
             if error < goal or stalled:
                 error /= 1 - rate
@@ -205,9 +219,9 @@ class _Anderson:
         return mixed * (rho / mixed.sum())
 
 
-def _contraction(image_of, x, image, steps=3, size=1e-6):
+def _contraction(image_of, x, image, direction, steps=4, size=1e-6):
     """Estimated contraction rate of the map near its fixed point, by a few steps of the power method from x."""
-    direction, rate = image - x, 0.0
+    rate = 0.0
     for _ in range(steps):
         moved = np.maximum(x + direction * (size / max(np.abs(direction).sum(), 1e-300)), 0.0)
         distance, direction = np.abs(moved - x).sum(), image_of(moved) - image
@@ -216,6 +230,8 @@ def _contraction(image_of, x, image, steps=3, size=1e-6):
 
 
 def _load(lam, job):
+    if not isinstance(job, Law):
+        raise ValueError(f"job must be a law of lbkit.jobs, not {job!r}")
     rho = lam * job.mean
     if not 0 < rho <= 0.999:
         raise ValueError(f"lam must lie in (0, {0.999 / job.mean:g}] (a load of at most 0.999), not {lam!r}")
@@ -231,7 +247,7 @@ def _wait_by_layer(rate, lam, rho, policy, server):
         raise ValueError(f"E[W] is infinite: {job!r} has no second moment and {policy.name} ignores the queue length")
     before = np.append(0.0, np.cumsum(rate[:-1] * np.diff(lower)))  # L at the lower edges
     area = before * job.mean * server.shares + rate * moment  # int L Fbar over each layer
-    return area.sum() + job.mean * (rate @ area) / (1 - sum(p * rho**d for d, p in policy.d))  # (10)
+    return float(area.sum() + job.mean * (rate @ area) / (1 - sum(p * rho**d for d, p in policy.d)))  # (10)
 
 
 def _mass_above(server, rates, monotone, last, scale):

@@ -125,15 +125,16 @@ class Policy:
             raise ValueError(f"candidates must be one of {names}, not {self.candidates!r}; nearest: {near[0]}")
         if self.d is None:
             return
-        law = {self.d: 1.0} if not isinstance(self.d, Mapping) else self.d
-        for d, p in law.items():
+        law = self.d.items() if isinstance(self.d, Mapping) else self.d if isinstance(self.d, tuple) else [(self.d, 1.0)]
+        for d, p in law:
             if isinstance(d, bool) or not isinstance(d, (int, np.integer)) or d < 1:
                 raise ValueError(f"the number of sampled servers must be an integer >= 1, not {d!r}")
             if not 0 <= p <= 1:
                 raise ValueError(f"the probability of sampling {d} servers must lie in [0, 1], not {p!r}")
-        if abs(sum(law.values()) - 1) > 1e-12:
-            raise ValueError(f"the law of the number of sampled servers must sum to 1, not {sum(law.values())!r}")
-        object.__setattr__(self, "d", tuple(sorted((int(d), float(p)) for d, p in law.items() if p > 0)))
+        total = sum(p for _, p in law)
+        if not abs(total - 1) <= 1e-12:
+            raise ValueError(f"the law of the number of sampled servers must sum to 1, not {total!r}")
+        object.__setattr__(self, "d", tuple(sorted((int(d), float(p)) for d, p in law if p > 0)))
 
     @property
     def mean_d(self) -> float:

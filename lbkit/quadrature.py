@@ -139,6 +139,8 @@ def _cuts(job, edges, Lam):
     """The edges, cut further where the survival function is not smooth over a piece."""
     if isinstance(job, PhaseType):
         return _divide(edges, (Lam + np.abs(np.diag(job.A)).max()) / 1.5)
+    if 0 < job.atoms.size <= 100:
+        edges = _divide(edges, 32 / job.mean)  # a service left over keeps the shape of the law: ages must lie densely
     halves = 0.5 ** np.arange(1, 50)
     inner = np.concatenate([job.breakpoints, job.quantile(halves), job.quantile(1 - halves)])
     inner = inner[(inner > edges[0]) & (inner < edges[-1])]

@@ -7,7 +7,7 @@ max |A_jj| with P = I + A / theta, and s_n the state after n steps, services to 
     P(W > w) = sum_n Pois(n; theta w) a_n,    a_n = s_n 1,    s_0 = J                                 (1)
 
 one sequence for all w, every term nonnegative. For any other law the residual size at the join and the size are put
-on a lattice of LATTICE points up to the largest w, rounded to the nearest, and convolved by FFT::
+on a lattice of LATTICE points up to the largest w of each decade, rounded to the nearest, and convolved by FFT::
 
     P(W <= w) - P(W = 0) = sum_l (R_l * X^{*(l-1)})(0, w],    P(R_l > u) = int flow_l(a) Fbar(a + u) da   (2)
 
@@ -32,8 +32,15 @@ def tails(job, server, rates, lam, w, services):
     w = np.minimum(np.asarray(w, dtype=float), 1e100)
     if not np.all(w >= 0):
         raise ValueError(f"a waiting time must be >= 0, not {w[~(w >= 0)].flat[0]:g}")
-    law = _phase_type if isinstance(job, PhaseType) else _lattice
-    return law(job, server, rates, lam, w.ravel(), services).reshape(w.shape)
+    if isinstance(job, PhaseType):
+        return _phase_type(job, server, rates, lam, w.ravel(), services).reshape(w.shape)
+    tail = np.empty(w.shape)
+    decade = np.floor(np.log10(np.maximum(w, 1e-3 * job.mean)))
+    for same in (decade == value for value in np.unique(decade)):  # a lattice for each order of magnitude
+        tail[same] = _lattice(job, server, rates, lam, w[same], services)
+    order = np.argsort(w, axis=None)
+    tail.flat[order] = np.maximum(np.minimum.accumulate(tail.flat[order]), 0.0)  # where two lattices meet
+    return tail
 
 
 def _levels(server, rates):

@@ -403,6 +403,7 @@ def test_the_unit_of_time_is_free(name, law):
     job = LAWS[law][0]
     one, scaled = solve(unit, job, make(1.0)), solve(unit / m, job.scaled(m), make(m))
     assert scaled.mean_wait == pytest.approx(m * one.mean_wait, rel=1e-10)
+    assert scaled.mean_response == pytest.approx(m * one.mean_response, rel=1e-10)
     assert scaled.mean_queue == pytest.approx(one.mean_queue, rel=1e-10)
     assert_allclose(scaled.joint.sum(axis=0)[:8], one.joint.sum(axis=0)[:8], atol=1e-11)
     w = np.array([0.0, 0.3, 2.2])
@@ -433,14 +434,13 @@ def test_policies_of_ones_own():
     assert dense_residual(r, np.ones(1), -np.eye(1), lambda k, l: -l, d=2) < 1e-12
     u = r.queue_tail  # lam (u_1^2 - (u_1 - u_l)^2) is the flow into queues >= l + 1, and u_{l+1} the flow out of them
     assert_allclose(u[2:], 0.6 * (u[1] ** 2 - (u[1] - u[1:-1]) ** 2), atol=1e-12)
-    with pytest.raises(ValueError, match="longest queue at lam = 0.8 has a heavy tail.*lower lam"):
+    with pytest.raises(ValueError, match="longest queue .* lower lam"):
         solve(0.8, jobs.exponential(), longest)
 
 
-@pytest.mark.xfail(strict=True, reason="the flow overflows before the sentence is said")
 @pytest.mark.parametrize("law", ["deterministic", "Erlang", "uniform"])
 def test_a_queue_that_never_drains_is_a_sentence(law):
-    with pytest.raises(ValueError, match="heavy tail"):
+    with pytest.raises(ValueError, match="heavy tail|without bound"):
         solve(0.9, LAWS[law][0], Policy("longest queue", lambda k, l: -l, 2))
 
 
@@ -496,7 +496,7 @@ def test_up_to_the_largest_load(name):
     assert np.all(np.diff(waits) > 0) and np.all(np.isfinite(waits))
     assert 8 < waits[-1] / waits[-3] < 11 if name in ("LAS", "JIQ") else 1 < waits[-1] / waits[-3] < 4
     assert_allclose(
-        [entry_rate(r) for r in rs], lams**6, rtol=1e-4 if name == "LAS" else 1e-6
+        [entry_rate(r) for r in rs], lams**6, rtol=3e-4 if name == "LAS" else 1e-6
     )  # LAS is cut at level 512
 
 
@@ -579,11 +579,15 @@ def test_waits_for_constant_services():
     assert_allclose(solve(0.7, jobs.deterministic(), sq_rtb(1, 0.1, 2)).wait_tail(w), exact, rtol=0, atol=2e-3)
 
 
-@pytest.mark.xfail(strict=True, reason="residual services are atoms at the quadrature nodes of the age cells")
 def test_waits_for_constant_services_without_layers():
     w = np.linspace(0, 5, 101)
     exact = [oracle.md1_wait_tail(0.7, t) for t in w]
     assert_allclose(solve(0.7, jobs.deterministic(), sq(1)).wait_tail(w), exact, rtol=0, atol=2e-3)
+
+
+def test_a_large_wait_in_the_call_leaves_the_small_ones_alone():
+    r = solve(0.8, jobs.lognormal(4), sq(2))
+    assert_allclose(r.wait_tail([0.5, 1e4])[0], r.wait_tail(0.5), rtol=2e-3)
 
 
 def integral(tail, top, pieces=30, nodes=12):
