@@ -1,15 +1,15 @@
 # make run: set up and execute the study notebooks; make test: set up and run the tests. Both are safe to repeat.
 PRESET ?= lecture
+STUDIES ?= $(notdir $(wildcard params/*))
 UV_VERSION = 0.13.9
 UV = .tools/bin/uv --cache-dir .tools/cache --quiet
 PYTHON = .venv/bin/python
 export OMP_NUM_THREADS = 1
-PYTHON_VERSION ?= $(shell python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 .PHONY: run test slow bench lock clean
 
 run: .venv/ready
-	.venv/bin/lbkit run --preset $(PRESET)
+	@for study in $(STUDIES); do echo "$$study, preset $(PRESET)"; .venv/bin/lbkit run $$study $(PRESET) || exit 1; done
 
 test: .venv/ready
 	$(PYTHON) -m pytest -q
@@ -18,6 +18,7 @@ slow: .venv/ready
 	$(PYTHON) -m pytest -q -m slow
 
 bench: .venv/ready
+	$(UV) pip install -r benchmarks/requirements.txt
 	for script in benchmarks/*.py; do $(PYTHON) $$script || exit 1; done
 
 .venv/ready: requirements.lock pyproject.toml .tools/bin/uv

@@ -296,9 +296,9 @@ class BalancedRouting(Study):
     scheme: Literal["sum", "with", "succ"] = param("sum", "how the candidates are drawn")
     rho: float = param(0.9, "load of the figures at a single load", gt=0, le=0.995, slider=(0.5, 0.99, 0.01))
     rho_low: float = param(0.3, "lowest load of a curve", gt=0, le=0.995)
-    rho_high: float = param(0.99, "highest load of a curve", gt=0, le=0.995)
+    rho_high: float = param(0.99, "highest load of a curve", ge=0.5, le=0.995)
     loads: Whole = param(16, "loads on a curve", ge=2, le=200)
-    tol: float = param(1e-4, "relative error allowed in the mean queue of an exact chain", ge=1e-8, le=0.01)
+    tol: float = param(1e-4, "relative error allowed in the mean queue of an exact chain", ge=1e-6, le=0.01)
     scales: tuple[Annotated[int, Field(ge=1, le=100_000), WHOLE], ...] = param(
         (10, 100, 1000), "numbers n, time is divided by n and queues by its root", min_length=1, max_length=5
     )
@@ -308,12 +308,12 @@ class BalancedRouting(Study):
     )
     farm: tuple[Rate, ...] = param(
         (0.5, 0.75, 1.0, 1.25, 1.5), "service rates of the larger system that is simulated", min_length=2,
-        max_length=100,
+        max_length=64,
     )
     scv: float = param(4.0, "squared coefficient of variation of the hyperexponential job sizes", ge=1, le=100,
                        slider=(1, 20, 0.5))  # fmt: skip
     servers: Whole = param(100, "servers of the farm set against the mean field", ge=4, le=10_000)
-    paths: Whole = param(100, "simulated paths behind every mean over time", ge=10, le=10_000)
+    paths: Whole = param(100, "simulated paths behind every mean over time", ge=10, le=2000)
     big: Whole = param(20, "size of a big job, of probability 1 / big, where the others are of size 0", ge=2, le=1000)
     simulated_jobs: Whole = param(1_000_000, "jobs of each simulated replication", ge=1000, le=1_000_000_000)
     replications: Whole = param(4, "independent replications of each simulated point", ge=2, le=1000)
