@@ -63,16 +63,26 @@ class Simulation:
     std_response = _simulated("std_response", "Standard deviation of R.")
     queue_tail = _simulated("queue_tail", "P(Q >= i), i = 0..L, an average over time and servers.")
     utilisation = _simulated("utilisation", "Share of the capacity in use; rho but for sampling error.")
-    littles_law = _simulated("littles_law", "(time average of the jobs in system) / (lam E[R]), counted apart; 1 but for the ends of a run.")
-    shares = _simulated("shares", "Share of the jobs that each server gets, (N,); under TAGS of the jobs that visit it.")
+    littles_law = _simulated(
+        "littles_law", "(time average of the jobs in system) / (lam E[R]), counted apart; 1 but for the ends of a run."
+    )
+    shares = _simulated(
+        "shares", "Share of the jobs that each server gets, (N,); under TAGS of the jobs that visit it."
+    )
     utilisations = _simulated("utilisations", "P(server k is busy), (N,).")
     mean_queues = _simulated("mean_queues", "E[Q_k], (N,).")
     mean_waits = _simulated("mean_waits", "Mean wait of the jobs at server k, (N,).")
-    mean_work = _simulated("mean_work", "E[U], unfinished work in the system, in units of size; Poisson arrivals, N <= 64.")
+    mean_work = _simulated(
+        "mean_work", "E[U], unfinished work in the system, in units of size; Poisson arrivals, N <= 64."
+    )
     kappa = _simulated("kappa", "E[U I] / E[I], the work that idle speed I sees.")
     idle_speed = _simulated("idle_speed", "E[I]; sum of the speeds less lam E[X] but for sampling error.")
-    mean_work_by_identity = _simulated("mean_work_by_identity", "E[U] from kappa, of far smaller variance near load one.")
-    mean_jobs_by_identity = _simulated("mean_jobs_by_identity", "N E[Q] from kappa, where the size of a job has no say.")
+    mean_work_by_identity = _simulated(
+        "mean_work_by_identity", "E[U] from kappa, of far smaller variance near load one."
+    )
+    mean_jobs_by_identity = _simulated(
+        "mean_jobs_by_identity", "N E[Q] from kappa, where the size of a job has no say."
+    )
 
     @property
     def replications(self) -> int:
@@ -106,11 +116,13 @@ class Simulation:
         """P(R > r), r in units of time, any shape."""
         return self.value_of(self, "response_tail", r)
 
-    def estimate(self, name: str, at=None, *, method: str | None = None, control: bool = False, level: float = 0.95) -> Estimate:
+    def estimate(
+        self, name: str, at=None, *, method: str | None = None, control: bool = False, level: float = 0.95
+    ) -> Estimate:
         """A property above with its half-width, or with at=..., "wait_quantile", "response_tail" and the like.
 
-        method   "replications" (the default where there are two), "batches" (not for histograms and per-server numbers),
-                 "cycles" (mean_wait and mean_response, where the system empties)
+        method   "replications" (the default where there are two), "batches" (not for histograms and per-server
+                 numbers), "cycles" (mean_wait and mean_response, where the system empties)
         control  use the known means of the gaps and sizes as control variates
         Raises ValueError for a name or a method that does not apply.
         """
@@ -127,5 +139,7 @@ class Simulation:
         """
         ours, theirs = ((s.seed, s.system.gap, s.warmup, s.jobs, s.replications) for s in (self, other))
         if ours != theirs:
-            raise ValueError("a difference needs the same seed, arrivals, warmup, jobs and replications on both sides; say warmup=...")
+            raise ValueError(
+                "a difference needs the same seed, arrivals, warmup, jobs and replications on both sides: say warmup"
+            )
         return self.estimate_of(self, name, at, other=other)
