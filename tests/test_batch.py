@@ -368,7 +368,7 @@ def test_claims(folder):
     table = record.claims_table(found)
     assert [claim.verdict for claim in table.claims] == ["holds", "does not hold", "not shown"]
     html, markdown, text = table._repr_html_(), table._repr_markdown_(), repr(table)
-    assert html.count("<tr>") == 4 and "see &lt;below&gt;" in html and "P(W &gt; 1)" in html and "0.3333" in html
+    assert html.count("<tr ") == 4 and "see &lt;below&gt;" in html and "P(W &gt; 1)" in html and "0.3333" in html
     assert len(markdown.splitlines()) == 5 and r"P(W > 1) \| lam < 1" in markdown
     assert [line.split("  ")[0].strip() for line in text.splitlines()] == ["claim", "P(W > 1) | lam < 1", "b", "c"]
 
