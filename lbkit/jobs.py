@@ -313,8 +313,17 @@ class MixedErlang(PhaseType):
 
     def _sample(self, n, rng):
         w, k, r = self.branches
-        branch = np.searchsorted(np.cumsum(w)[:-1], rng.random(n), side="right") if len(w) > 1 else np.zeros(n, int)
-        return rng.standard_gamma(k[0] if np.all(k == k[0]) else k[branch], n) * (1 / r)[branch]
+        branch = 0
+        if len(w) > 1:
+            u, edges = rng.random(n), np.cumsum(w)[:-1]
+            few = len(w) <= 4  # comparing is faster than searching
+            branch = sum((u >= e).astype(np.intp) for e in edges) if few else np.searchsorted(edges, u, side="right")
+        if np.all(k == 1):
+            size = rng.standard_exponential(n)
+        else:
+            size = rng.standard_gamma(k[0] if np.all(k == k[0]) else k[branch], n)
+        size *= (1 / r)[branch]
+        return size
 
 
 @dataclass(frozen=True, eq=False, repr=False)
