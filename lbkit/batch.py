@@ -195,8 +195,8 @@ def _supervise(folder: Path, progress) -> dict[str, Any]:
         (folder / "log.txt").open("w") as log,
         subprocess.Popen(
             [sys.executable, "-P", "-m", "lbkit.batch", str(folder)],
-            cwd=folder, env={"OMP_NUM_THREADS": "1"} | os.environ | environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-            start_new_session=True,
+            cwd=folder, env={"OMP_NUM_THREADS": "1"} | os.environ | environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=log, start_new_session=True,
         ) as process,
     ):  # fmt: skip
         try:

@@ -152,7 +152,7 @@ def climb(now, below, Lam, layer_of, step, weight, u, own, phase0, exits, flows,
 def occupancy(rates, Lam, layer_of, step, weight, phase0, exits, flows, cells, collocation, share, negligible):
     """The map T: occupancy (L, r+1) up to scale for given arrival rates (L, r+1), level by level.
 
-    Stops at the level whose outflow, relative to that of level 1, is at most ``negligible``, or has grown without bound.
+    Stops at the level whose outflow, relative to that of level 1, is at most ``negligible`` or has grown beyond bounds.
     Returns the occupancy, the number of levels used, the last relative outflow (0 and inf in these two cases), and the
     state of the last level: u (S, q) and tail.
     """

@@ -125,7 +125,8 @@ class Policy:
             raise ValueError(f"candidates must be one of {names}, not {self.candidates!r}; nearest: {near[0]}")
         if self.d is None:
             return
-        law = self.d.items() if isinstance(self.d, Mapping) else self.d if isinstance(self.d, tuple) else [(self.d, 1.0)]
+        law = tuple(self.d.items()) if isinstance(self.d, Mapping) else self.d
+        law = law if isinstance(law, tuple) else ((law, 1.0),)
         for d, p in law:
             if isinstance(d, bool) or not isinstance(d, (int, np.integer)) or d < 1:
                 raise ValueError(f"the number of sampled servers must be an integer >= 1, not {d!r}")

@@ -4,8 +4,8 @@ A parameter is said once, here: its default, its hard bounds, its meaning and th
 parameters cell, the YAML files, the command line, the widgets and the JSON schema are all made from this.
 
 A study is a frozen model named after its notebook. Types are strict: no text stands for a number, no truth value for an
-integer, no NaN or infinity for anything; 1e6 may stand for an integer, an integer for a real number. A parameter out of its range is
-refused in one sentence.
+integer, no NaN or infinity for anything; 1e6 may stand for an integer, an integer for a real number. A parameter out
+of its range is refused in one sentence.
 
 To add a study, subclass Study: a class attribute per fact, a field per parameter, a validator per condition that ties
 parameters together.
@@ -160,14 +160,16 @@ class SqdVariants(Study):
 
 
 LightTrafficSection = Literal[
-    "scenario", "approximation", "evidence", "growth", "diversity", "choices", "minimum", "stability", "interpolation", "mean_field",
+    "scenario", "approximation", "evidence", "growth", "diversity", "choices", "minimum", "stability", "interpolation",
+    "mean_field",
 ]  # fmt: skip
 
 
 class LightTraffic(Study):
     """Slow and fast servers, sizes of mean one; speeds are sizes per unit time, rates are of all arrivals together.
 
-    Size laws: H hyperexponential with a third of the work in short jobs, E exponential, W Weibull of shape 2, D deterministic.
+    Size laws: H hyperexponential with a third of the work in short jobs, E exponential, W Weibull of shape 2,
+    D deterministic.
     """
 
     notebook = "light_traffic"
@@ -329,7 +331,8 @@ class BalancedRouting(Study):
         if self.c > servers:
             raise ValueError(f"c must be at most the number of rates, {servers}, not {self.c}")
         if fastest > 5 * slowest:
-            raise ValueError(f"the largest of the rates must be at most 5 times the least, {slowest:g}, not {fastest:g}")
+            bound = f"5 times the least, {slowest:g}"
+            raise ValueError(f"the largest of the rates must be at most {bound}, not {fastest:g}")
         least = -sum(self.rates) * min(self.scales) ** 0.5
         if self.theta <= least:
             raise ValueError(f"theta must be above {least:.4g}, where arrivals end at the least of the scales, "

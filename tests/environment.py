@@ -15,7 +15,7 @@ def direct_dependencies(extras=("test",)):
 
 
 def locked_versions():
-    """{name: version} of requirements.lock; a name locked in several versions has the one for the oldest Python first."""
+    """{name: version} of requirements.lock, for the oldest Python where there are several."""
     pins = re.findall(r"^([\w.-]+)==([^\s;\\]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
     return {name: version for name, version in reversed(pins)}
 
@@ -24,8 +24,9 @@ def environment():
     """The text of environment.yml."""
     locked = locked_versions()
     lines = [f"  - {name}={locked[re.sub('[._-]+', '-', name).lower()]}" for name in direct_dependencies()]
-    head = "# Written by `make lock` from pyproject.toml and requirements.lock.\nname: lbkit\nchannels: [conda-forge]\ndependencies:"
-    return "\n".join([head, "  - python=3.11", "  - pip", *lines, "  - pip:", "      - --no-deps", "      - -e ."]) + "\n"
+    head = ["# Written by `make lock` from pyproject.toml and requirements.lock.", "name: lbkit", "channels: [conda-forge]"]
+    python, package = ["dependencies:", "  - python=3.11", "  - pip"], ["  - pip:", "      - --no-deps", "      - -e ."]
+    return "\n".join([*head, *python, *lines, *package]) + "\n"
 
 
 if __name__ == "__main__":

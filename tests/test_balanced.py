@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from lbkit import balanced, jobs
 from lbkit.chains import exact_chain, imbalance, renewal_queue
 
-from tests.oracles import balanced as oracle
+from oracles import balanced as oracle
 
 VALUES = json.loads((Path(__file__).parent / "values" / "balanced_routing.json").read_text())
 DIGITS = 6e-8  # the stored values have eight significant digits

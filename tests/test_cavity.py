@@ -17,7 +17,7 @@ from scipy.special import comb
 from lbkit import cavity, jobs, policies
 from lbkit.cavity import solve
 from lbkit.policies import Layers, Policy, jiq, las, las_qtb, lew, re, sq, sq_re, sq_rtb, sq_rtb_re
-from tests.oracles import cavity as oracle
+from oracles import cavity as oracle
 
 VALUES = json.loads((Path(__file__).parent / "values" / "cavity.json").read_text())["values"]
 HYPER = jobs.hyperexponential(10, 0.5)

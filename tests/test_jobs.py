@@ -13,7 +13,7 @@ from scipy.linalg import expm
 from scipy.special import erfcx, log_ndtr
 
 from lbkit import jobs
-from tests.oracles import jobs as oracle
+from oracles import jobs as oracle
 
 CYCLE = [0.2, 0.8, 0], [[-3, 2, 0.5], [0, -0.7, 0.4], [1.1, 0, -4]]
 TRACE = np.round(np.random.default_rng(7).exponential(size=200), 1)

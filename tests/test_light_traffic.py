@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 
 from lbkit import jobs
 from lbkit.light_traffic import expand, interpolate, max_rate, pade, series, without_waiting
-from tests.oracles.light_traffic import chain_series, reiman_simon, truncated_chain
+from oracles.light_traffic import chain_series, reiman_simon, truncated_chain
 
 VALUES = json.loads((Path(__file__).parent / "values" / "light_traffic.json").read_text())
 SCENARIO = {"1": {2: 5, 10: 5}, "2": {2: 50, 10: 50}, "3": {10: 10}}

@@ -16,8 +16,8 @@ import pytest
 from lbkit import System, cavity, jobs, kernels, light_traffic, policies, protocols, simulate, simulation, tags
 from lbkit.policies import Layers, Policy
 from lbkit.simulation import sample_path
-from tests.oracles import balanced as candidates_oracle
-from tests.oracles import simulation as oracle
+from oracles import balanced as candidates_oracle
+from oracles import simulation as oracle
 
 VALUES = json.loads((Path(__file__).parent / "values" / "balanced_routing.json").read_text())
 E, D, H = jobs.exponential(), jobs.deterministic(), jobs.hyperexponential(4)
@@ -297,6 +297,17 @@ def test_the_limit_of_many_servers(policy):
     )  # 1/N is there, and the extrapolation removes it
     assert many.queue_tail[:5] == pytest.approx(exact.queue_tail[:5], abs=0.02)
     assert many.wait_tail([0.5, 2.0]) == pytest.approx(exact.wait_tail(np.array([0.5, 2.0])), abs=0.02)
+
+
+@pytest.mark.parametrize("policy", [policies.sq(2), policies.sq_rtb(2, 0.25, 5)], ids=lambda p: p.name)
+@pytest.mark.parametrize("job", [jobs.deterministic(), jobs.pareto(2.5, 0.6), jobs.weibull(0.6)], ids=repr)
+def test_the_limit_for_sizes_that_are_no_phase_type(job, policy):
+    few, many = (simulated(System(0.8 * N, job, policy, servers=N), warmup=N * 150, jobs=300_000) for N in (40, 80))
+    exact = cavity.solve(0.8, job, policy)
+    pair = [s.estimate("mean_response", control=True) for s in (few, many)]
+    limit, half_width = 2 * pair[1].value - pair[0].value, np.hypot(2 * pair[1].half_width, pair[0].half_width)
+    assert abs(limit - exact.mean_response) < 2 * half_width < 0.06 * limit
+    assert abs(limit - cavity.solve(0.8, jobs.exponential(), policy).mean_response) > 2 * half_width  # another law fails
 
 
 def test_a_million_servers():

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import lambertw
 
 from lbkit import jobs, tags
-from tests.oracles import tags as oracle
+from oracles import tags as oracle
 
 STORED = json.loads((Path(__file__).parent / "values" / "tags.json").read_text())  # 40-digit arithmetic, 14 digits kept
 DIGITS = 1e-10
