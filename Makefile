@@ -23,7 +23,7 @@ bench: .venv/ready
 
 .venv/ready: requirements.lock pyproject.toml .tools/bin/uv
 	test -x $(PYTHON) || $(UV) venv --python python3 .venv
-	$(UV) pip sync --require-hashes requirements.lock
+	$(UV) pip sync --compile-bytecode --require-hashes requirements.lock
 	$(UV) pip install --no-deps --no-build-isolation -e .
 	touch $@
 
