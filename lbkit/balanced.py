@@ -30,7 +30,7 @@ U        sum mu_k W_k, the rate-weighted work                               mean
 (10) W_k(t) = (last departure from k - t)^+         what a job that joins queue k would wait; its mean given the lengths
      need not grow with Q_k
 
-[interp] "a subset of c servers with a probability proportional to their service rates" is read as "sum", which contains
+[interp] The abstract draws a subset of c servers in proportion to their rates. This is read as "sum", which contains
 proportional routing (c = 1) and join-the-shortest-queue (c = K); "with" and "succ" are the other readings. The
 diffusion limit is the same for all three. Which form of (6) the paper prints, own lambda or lam = M, is not known.
 
@@ -321,8 +321,8 @@ def round_robin(rates, rho: float, ca2: float = 1.0, cs2=1.0, optimal: bool = Fa
     """Weighted round robin, deterministic with frequencies p_k: (7) with a_k = p_k ca2.
 
     optimal=True moves the frequencies so that the slacks s_k are proportional to sigma_k, with
-    sigma_k^2 = mu_k (rho p_k ca2 + cs2_k), which minimises sum sigma_k^2 / (2 s_k); [interp] of "properly chosen
-    parameters" in Ye, Oper. Res. 73(1), 483-509, 2025. ValueError where a slack would exceed its rate (rho too small).
+    sigma_k^2 = mu_k (rho p_k ca2 + cs2_k), which minimises sum sigma_k^2 / (2 s_k); [interp] of the tuned round robin
+    of Ye, Oper. Res. 73(1), 483-509, 2025. ValueError where a slack would exceed its rate (rho too small).
     """
     mu, rho = _positive_rates(rates), _open_load(rho)
     ca2, cs2 = float(_scv("ca2", ca2)), _scv("cs2", cs2, mu.shape)
