@@ -28,10 +28,10 @@ def curves(table, x: str, y: str, ax, by: str = "policy", lw: float = 1.8):
     return ax
 
 
-def points(table, x: str, y: str, half: str, ax, by: str = "policy"):
+def points(table, x: str, y: str, half: str, ax, by: str = "policy", legend: bool = True):
     """A marker with its confidence interval y +- half for each row, coloured by column ``by``."""
     for label, part, look in _parts(table, by):
-        look = {"color": look["color"], "label": f"{label}, simulated"}
+        look = {"color": look["color"], "label": f"{label}, simulated" if legend else None}
         ax.errorbar(part[x], part[y], part[half], fmt="o", ms=4, capsize=3, lw=1.2, **look)
     return ax
 

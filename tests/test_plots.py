@@ -55,3 +55,11 @@ def test_a_legend_only_where_there_is_something_to_tell(ax):
     assert ax.get_legend() is None and ax.get_ylim() == (0, 1) and ax.get_xlabel() == "load"
     plots.dress(plots.curves(table("LAS(2)"), "lam", "gain", ax))
     assert ax.get_legend() is not None
+
+
+def test_points_may_stay_out_of_the_legend(ax):
+    plots.curves(table("SQ(2)", "LEW(2)"), "lam", "gain", ax)
+    plots.points(table("SQ(2)", "LEW(2)"), "lam", "gain", "half", ax, legend=False)
+    assert ax.get_legend_handles_labels()[1] == ["SQ(2)", "LEW(2)"]
+    plots.points(table("SQ(2)", "LEW(2)"), "lam", "gain", "half", ax)
+    assert ax.get_legend_handles_labels()[1][2:] == ["SQ(2), simulated", "LEW(2), simulated"]
