@@ -102,7 +102,7 @@ def figure(fig, name: str, data: Mapping[str, Sequence] | Any = None) -> None:
     fig.set_layout_engine("none")  # laid out once for both files
     for suffix, metadata in {"pdf": pdf, "png": png}.items():
         with replacing(folder / "figures" / f"{name}.{suffix}") as path:
-            fig.savefig(path, format=suffix, dpi=200, metadata=metadata)
+            fig.savefig(path, format=suffix, dpi=160, metadata=metadata)
     if data is not None:
         from pandas import DataFrame
 
