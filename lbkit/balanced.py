@@ -49,7 +49,7 @@ from numbers import Integral
 import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr, stdtrit
 
-from lbkit.results import Diffusion, FluidPath, MaxLoad, ParallelDiffusion
+from lbkit.results import DelayTable, Diffusion, FluidPath, MaxLoad, ParallelDiffusion
 
 SCHEMES = ("sum", "with", "succ", "uniform")
 _LATTICE = 4_000_000
@@ -441,20 +441,6 @@ def mean_from_kappa(rho: float, kappa: float, scv: float = 1.0) -> float:
 # --- what lengths tell ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DelayTable:
-    """Delays at both queues given what an arrival finds, m jobs in the shorter and n >= m in the longer.
-
-    mean        (L+1, L+1, 2) by [m, n]: E[delay] at the shorter and at the longer queue, time; NaN where never seen
-    half_width  (L+1, L+1, 2) of 95 % intervals, from replications; NaN where some replication has not seen [m, n]
-    seen        (L+1, L+1) arrivals that found [m, n]; those that found more than L jobs in a queue are left out
-    """
-
-    mean: np.ndarray
-    half_width: np.ndarray
-    seen: np.ndarray
-
-
 def delays_by_length(rate: float, job, *, jobs: int = 100_000, replications: int = 8, longest: int = 8,
                      seed: int = 0) -> DelayTable:
     """Simulated mean delays (10) at two unit-speed servers under join-the-shortest-queue, by the lengths found.
@@ -471,7 +457,8 @@ def delays_by_length(rate: float, job, *, jobs: int = 100_000, replications: int
         rng = np.random.default_rng(child)
         times = rng.exponential(1 / rate, jobs).cumsum().tolist()
         queues = deque(), deque()
-        for i, (now, size, tie) in enumerate(zip(times, job.sample(jobs, rng).tolist(), rng.integers(2, size=jobs).tolist())):
+        sizes, ties = job.sample(jobs, rng).tolist(), rng.integers(2, size=jobs).tolist()
+        for i, (now, size, tie) in enumerate(zip(times, sizes, ties, strict=True)):
             for queue in queues:
                 while queue and queue[0] <= now:
                     queue.popleft()

@@ -202,8 +202,9 @@ class LightTraffic(Study):
     )
     order: Whole = param(7, "order of the power series for exponential sizes", ge=4, le=10)
     busy_periods: Whole = param(10_000, "busy periods of each simulated replication", ge=100, le=10_000_000)
-    simulated_jobs: Whole = param(100_000, "jobs of a replication where that many busy periods would take more", ge=1000,
-                                  le=1_000_000_000)  # fmt: skip
+    simulated_jobs: Whole = param(
+        100_000, "jobs of a replication where that many busy periods would take more", ge=1000, le=1_000_000_000
+    )
     replications: Whole = param(10, "independent replications of each simulated point", ge=2, le=1000)
     seed: Whole = param(1, "seed of all random numbers", ge=0, le=2**63 - 1)
 

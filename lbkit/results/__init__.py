@@ -1,6 +1,6 @@
 """What comes back: frozen results that know their system, how they were obtained and how wrong they may be."""
 
-from lbkit.results.balanced import Diffusion, FluidPath, MaxLoad, ParallelDiffusion
+from lbkit.results.balanced import DelayTable, Diffusion, FluidPath, MaxLoad, ParallelDiffusion
 from lbkit.results.chains import ExactChain, Imbalance
 from lbkit.results.light_traffic import Approximant, Expansion, StabilityBound
 from lbkit.results.mean_field import MeanField
@@ -10,6 +10,7 @@ from lbkit.results.tags import AssignmentBounds, LoadThreshold, OptimalCutoffs, 
 __all__ = [
     "Approximant",
     "AssignmentBounds",
+    "DelayTable",
     "Diffusion",
     "Estimate",
     "ExactChain",

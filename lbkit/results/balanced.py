@@ -195,3 +195,17 @@ class ParallelDiffusion:
 
     def _exponential_means(self, variance) -> np.ndarray:
         return np.divide(variance, 2 * self.slack, out=np.zeros(len(self.rates)), where=variance > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class DelayTable:
+    """Delays at both queues given what an arrival finds, m jobs in the shorter and n >= m in the longer.
+
+    mean        (L+1, L+1, 2) by [m, n]: E[delay] at the shorter and at the longer queue, time; NaN where never seen
+    half_width  (L+1, L+1, 2) of 95 % intervals, from replications; NaN where some replication has not seen [m, n]
+    seen        (L+1, L+1) arrivals that found [m, n]; those that found more than L jobs in a queue are left out
+    """
+
+    mean: np.ndarray
+    half_width: np.ndarray
+    seen: np.ndarray

@@ -78,8 +78,8 @@ class OptimalCutoffs:
 
     objective   "wait", "delay" or "minimax", the longest mean queue
     value       its value at the optimum
-    residual    largest relative slope of the value in the log of a cutoff ("minimax": log ratio of two queues); 0 for laws
-                with atoms, where the search ends in windows of 1e-8
+    residual    largest relative slope of the value in the log of a cutoff ("minimax": log ratio of two queues); 0 for
+                laws with atoms, where the search ends in windows of 1e-8
     assignment  the TaskAssignment at the optimum
     """
 
