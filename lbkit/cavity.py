@@ -108,14 +108,12 @@ def solve(
         return place, policy.mean_d == 1 or bool(np.all(place == place[0]))
 
     def rates_at(x):
-        if known:
-            by_layer = kernels.arrival_rates(place[:1], rho * server.shares[None, :], lam, sampled, chances)
-            return by_layer.repeat(len(x), axis=0)
-        return kernels.arrival_rates(place, x, lam, sampled, chances)
+        return by_layer.repeat(len(x), axis=0) if known else kernels.arrival_rates(place, x, lam, sampled, chances)
 
     place, known = ranks(len(x))
     if known:
-        _wait_by_layer(rates_at(x)[0], lam, rho, policy, server)  # says so now if it is infinite
+        by_layer = kernels.arrival_rates(place[:1], rho * server.shares[None, :], lam, sampled, chances)
+        exact_wait = _wait_by_layer(by_layer[0], rho, policy, server)
     anderson, changes, goal = _Anderson(accelerate), [], tol
     while True:
         rates = rates_at(x)
@@ -155,11 +153,11 @@ def solve(
                 f"the last changed it by {error:.1e} > {goal:.1e}; raise max_iterations or tol"
             )
         x = anderson.step(x, image, levels, rho)
-    idle_rate = lam * sum(p * (1 - rho**d) / (1 - rho) for d, p in policy.d)
+    idle_rate = lam * (1 - _delayed(rho, policy)) / (1 - rho)
     return MeanField(
         lam=lam, job=job, policy=policy, joint=_with_idle(image[:levels], 1 - rho),
         rates=_with_idle(rates[:levels], idle_rate), iterations=len(changes), residual=changes[-1], error=error,
-        changes=np.array(changes), exact_wait=_wait_by_layer(rates[0], lam, rho, policy, server) if known else None,
+        changes=np.array(changes), exact_wait=exact_wait if known else None,
         tails=partial(waits.tails, job, server, rates[:levels], lam),
         bound=partial(_mass_above, server, rates[:levels], np.all(np.diff(place, axis=0) >= 0), last, scale),
     )  # fmt: skip
@@ -238,7 +236,12 @@ def _load(lam, job):
     return rho
 
 
-def _wait_by_layer(rate, lam, rho, policy, server):
+def _delayed(rho, policy):
+    """P(W > 0), the same whatever the ranking."""
+    return sum(p * rho**d for d, p in policy.d)
+
+
+def _wait_by_layer(rate, rho, policy, server):
     """Mean wait (10) for ranks that ignore the length."""
     job, lower = server.job, server.layers.lower
     age = server.nodes - lower[server.layer_of_piece][:, None]  # since the start of the layer
@@ -247,7 +250,7 @@ def _wait_by_layer(rate, lam, rho, policy, server):
         raise ValueError(f"E[W] is infinite: {job!r} has no second moment and {policy.name} ignores the queue length")
     before = np.append(0.0, np.cumsum(rate[:-1] * np.diff(lower)))  # L at the lower edges
     area = before * job.mean * server.shares + rate * moment  # int L Fbar over each layer
-    return float(area.sum() + job.mean * (rate @ area) / (1 - sum(p * rho**d for d, p in policy.d)))  # (10)
+    return float(area.sum() + job.mean * (rate @ area) / (1 - _delayed(rho, policy)))  # (10)
 
 
 def _mass_above(server, rates, monotone, last, scale):

@@ -45,11 +45,9 @@ class Server:
         """Gauss nodes on pieces of the sublayers over which the survival function is smooth."""
         cuts = _cuts(self.job, self.edges, self.Lam)
         start = np.searchsorted(cuts, self.edges)
-        low, width = cuts[:-1], np.diff(cuts)
-        t, g = _gauss(GAUSS)
-        nodes = low[:, None] + width[:, None] * t
+        nodes, gauss = _nodes(cuts)
         owner = np.repeat(np.arange(len(self.layer_of)), np.diff(start))
-        return nodes, nodes - self.edges[owner][:, None], width[:, None] * g, start
+        return nodes, nodes - self.edges[owner][:, None], gauss, start
 
     def by_layer(self, at_nodes, last):
         """Sums over the nodes of each layer, shape (r+1,), with the value of the last layer given."""
@@ -65,13 +63,11 @@ class Server:
 
     def _last_layer(self, start):
         job, dead = self.job, (np.zeros(1), np.ones(1), np.zeros((1, 1)))  # no job gets older than c_r
-        acyclic = isinstance(job, PhaseType) and np.array_equal(job.A, np.triu(job.A))
-        self.cell_edges = np.array([start]) if acyclic else _age_cells(job, start, self.Lam)
+        self.acyclic = isinstance(job, PhaseType) and np.array_equal(job.A, np.triu(job.A))
+        self.cell_edges = np.array([start]) if self.acyclic else _age_cells(job, start, self.Lam)
         cuts, widths = _cuts(job, self.cell_edges, 0.0), np.diff(self.cell_edges)
-        t, g = _gauss(GAUSS)
         self.cell_of = np.searchsorted(self.cell_edges, cuts[:-1], side="right") - 1
-        self.cell_nodes = cuts[:-1, None] + np.diff(cuts)[:, None] * t
-        self.cell_gauss = np.diff(cuts)[:, None] * g
+        self.cell_nodes, self.cell_gauss = _nodes(cuts)
         if len(widths):
             ages = (self.cell_nodes - self.cell_edges[self.cell_of][:, None]) / widths[self.cell_of][:, None]
             self.basis = _lagrange(_radau()[0], ages)
@@ -79,7 +75,7 @@ class Server:
             share[-1, -1] += excess(job, self.cell_edges[-1])
             self.last = (np.empty(0), np.empty(0), np.empty((0, 0)), widths, _radau()[1], share)  # (6b)
         else:
-            phases = (job.phase_survival(start), -np.diag(job.A), np.triu(job.A, 1)) if acyclic else dead  # (6a)
+            phases = (job.phase_survival(start), -np.diag(job.A), np.triu(job.A, 1)) if self.acyclic else dead  # (6a)
             self.last = (*phases, np.empty(0), np.empty((RADAU, RADAU)), np.empty((0, RADAU)))
 
     def cell_shares(self, value):
@@ -110,8 +106,7 @@ class Server:
             shares = self.cell_shares(beyond)
             shares[-1, -1] += second_excess(self.job, self.cell_edges[-1])
         else:
-            acyclic = isinstance(self.job, PhaseType) and len(tail) == len(self.job.alpha)
-            shares = _mean_to_go(self.job) if acyclic else np.zeros(len(tail))
+            shares = _mean_to_go(self.job) if self.acyclic else np.zeros(len(tail))
         flow = rates[-1] * tail
         return in_layers + shares.ravel()[flow > 0] @ flow[flow > 0]  # a share may be infinite
 
@@ -167,6 +162,12 @@ def _age_cells(job, start, Lam):
         width = min(passed / 2, 3 * (passed / Lam) ** 0.5) if passed * Lam < 1e5 else passed / 2
         edges.append(min(edges[-1] + width, job.high))
     return np.array(edges)
+
+
+def _nodes(cuts):
+    """Gauss nodes between the cuts and their weights, (P, GAUSS) each."""
+    (t, g), width = _gauss(GAUSS), np.diff(cuts)[:, None]
+    return cuts[:-1, None] + width * t, width * g
 
 
 @cache

@@ -104,7 +104,7 @@ def _joins(job, server, rates, reach):
     flows, busy = [], 0.0
     for now, u, tail, mass in _levels(server, rates):
         y = kernels.states_at(server.ages, server.piece_start, server.Lam, u) * server.gauss
-        in_layers = now[np.repeat(server.layer_of, np.diff(server.piece_start))][:, None] * y
+        in_layers = now[server.layer_of_piece][:, None] * y
         flows.append(np.append(in_layers, now[-1] * server.at_cell_nodes(tail) * server.cell_gauss))
         busy += mass.sum()
     flows = np.array(flows) * job.survival(nodes) * job.mean / busy  # x sums to lam E[X]; joins are lambda x / lam

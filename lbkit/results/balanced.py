@@ -63,8 +63,22 @@ class FluidPath:
         return 0.0 if np.ptp(start) == 0 else excess / self.margin if self.margin > 0 else np.inf
 
 
+class _Means:
+    """What follows from the mean queues, for a result with ``rates``, ``rho``, ``mean_queue`` and ``mean_queues``."""
+
+    @property
+    def mean_waits(self) -> np.ndarray:
+        """E[W_k] = E[Q_k]/mu_k, (K,): time a job that joins server k waits."""
+        return self.mean_queues / self.rates
+
+    @property
+    def mean_response(self) -> float:
+        """E[Q]/lam, time in system."""
+        return self.mean_queue / (self.rho * float(self.rates.sum()))
+
+
 @dataclass(frozen=True, eq=False)
-class Diffusion:
+class Diffusion(_Means):
     """All K queues collapsed on one reflected Brownian motion, c >= 2 (see ``balanced``); its E[Q] is wrong by O(1).
 
     rates (K,), rho = lam/M, ca2, cs2 (K,) as given. Queue lengths are equal, delays are not: E[W_k] ~ 1/mu_k.
@@ -111,23 +125,13 @@ class Diffusion:
         """E[Q_k] = E[Q]/K, (K,)."""
         return np.full(len(self.rates), self.mean_queue / len(self.rates))
 
-    @property
-    def mean_waits(self) -> np.ndarray:
-        """E[W_k] = E[Q_k]/mu_k, (K,): time a job that joins server k waits."""
-        return self.mean_queues / self.rates
-
-    @property
-    def mean_response(self) -> float:
-        """E[Q]/lam, time in system."""
-        return self.mean_queue / (self.rho * float(self.rates.sum()))
-
     def tail(self, x) -> np.ndarray:
         """P(Q > x) = exp(-x/E[Q]), any shape, x >= 0; 0 where the variance is 0."""
         return np.exp(-np.asarray(x, float) / self.mean_queue) if self.mean_queue else np.zeros(np.shape(x))
 
 
 @dataclass(frozen=True, eq=False)
-class ParallelDiffusion:
+class ParallelDiffusion(_Means):
     """K reflected Brownian motions, one for each server, that never collapse: c = 1 or round robin (see ``balanced``).
 
     stream_scv   a_k (K,), SCV of the arrivals at server k;  slack s_k (K,), mu_k less its arrival rate
@@ -177,16 +181,6 @@ class ParallelDiffusion:
         """E[Q] = sum of rho_k + rho_k^2 (a_k + cs2_k)/(2(1 - rho_k)), rho_k = 1 - s_k/mu_k: closest of the three."""
         rho = 1 - self.slack / self.rates
         return float((rho + rho**2 * self._exponential_means(self.rates * (self.stream_scv + self.cs2))).sum())
-
-    @property
-    def mean_waits(self) -> np.ndarray:
-        """E[W_k] = E[Q_k]/mu_k, (K,)."""
-        return self.mean_queues / self.rates
-
-    @property
-    def mean_response(self) -> float:
-        """E[Q]/lam, time in system."""
-        return self.mean_queue / (self.rho * float(self.rates.sum()))
 
     def tails(self, x) -> np.ndarray:
         """P(Q_k > x) of every server, x (...) -> (..., K)."""
