@@ -7,11 +7,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def direct_dependencies(extras=("test",)):
-    """Names of what pyproject.toml asks for."""
+CONDA_NAMES = {"playwright": "playwright-python"}
+
+
+def direct_dependencies(extras=("cluster", "dashboard", "test")):
+    """Names of what pyproject.toml asks for, but for the pages that `make site` builds."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = project["dependencies"] + [spec for extra in extras for spec in project["optional-dependencies"][extra]]
-    return sorted({re.match(r"[\w.-]+", spec)[0] for spec in wanted})
+    return sorted({re.match(r"[\w.-]+", spec)[0] for spec in wanted} - {"lbkit"})
 
 
 def locked_versions():
@@ -23,7 +26,9 @@ def locked_versions():
 def environment():
     """The text of environment.yml."""
     locked = locked_versions()
-    lines = [f"  - {name}={locked[re.sub('[._-]+', '-', name).lower()]}" for name in direct_dependencies()]
+    lines = [
+        f"  - {CONDA_NAMES.get(name, name)}={locked[re.sub('[._-]+', '-', name).lower()]}" for name in direct_dependencies()
+    ]
     head = ["# Written by `make lock` from pyproject.toml and requirements.lock.", "name: lbkit", "channels: [conda-forge]"]
     python, package = ["dependencies:", "  - python=3.11", "  - pip"], ["  - pip:", "      - --no-deps", "      - -e ."]
     return "\n".join([*head, *python, *lines, *package]) + "\n"
