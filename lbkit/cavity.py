@@ -88,17 +88,26 @@ def solve(
     Raises ValueError for inputs outside these ranges, and where the answer does not exist (infinite E[W]) or was not
     reached (the sentence tells how far it came).
     """
-    rho = _load(lam, job)
+    return _solve(lam, job, policy, _server(lam, job, policy), tol, accelerate, start, max_iterations, max_levels)
+
+
+def _server(lam, job, policy):
+    """The quadrature for arrival rates up to ``lam``."""
+    _load(lam, job)
     if not isinstance(policy, Policy) or policy.d is None:
         name = getattr(policy, "name", policy)
         raise ValueError(f"the mean-field limit needs a ranking policy with finitely many sampled servers, not {name}")
+    return Server(job, policy.layers, lam * policy.mean_d)
+
+
+def _solve(lam, job, policy, server, tol=1e-12, accelerate=True, start=None, max_iterations=20_000, max_levels=None):
+    rho = _load(lam, job)
     if not 0 < tol < 1:
         raise ValueError(f"tol must lie in (0, 1), not {tol!r}")
     if start is not None and len(start.joint) != len(policy.layers) + 1:
         raise ValueError(f"start has {len(start.joint) - 1} layers, {policy.name} has {len(policy.layers)}")
     if max_levels is None:
-        max_levels = 2**12 if isfinite(job.moment(2)) else 2**8
-    server = Server(job, policy.layers, lam * policy.mean_d)
+        max_levels = 2**12 if isfinite(job.scv) else 2**8
     sampled, chances = (np.array(column) for column in zip(*policy.d))
     x = np.zeros((8, len(policy.layers))) if start is None else start.joint[1:, 1:].T * (rho / (1 - start.joint[0, 0]))
 
@@ -114,7 +123,7 @@ def solve(
     if known:
         by_layer = kernels.arrival_rates(place[:1], rho * server.shares[None, :], lam, sampled, chances)
         exact_wait = _wait_by_layer(by_layer[0], rho, policy, server)
-    anderson, changes, goal = _Anderson(accelerate), [], tol
+    anderson, changes, goal = _Anderson(accelerate, x.shape), [], tol
     while True:
         rates = rates_at(x)
         image, levels, flow, *last = server.occupancy(rates)
@@ -124,7 +133,7 @@ def solve(
             more = min((4 if known else 2) * len(x), max_levels) - len(x)
             x = np.vstack([x, np.zeros((more, x.shape[1]))])
             place, known = ranks(len(x))
-            anderson.clear()
+            anderson = _Anderson(accelerate, x.shape)
             continue
         if flow > 0 and not known:
             raise ValueError(
@@ -136,13 +145,12 @@ def solve(
         if known:
             changes, error = [0.0], 0.0
             break
-        waiting = np.arange(len(x)) @ np.stack([(image - x).sum(axis=1), image.sum(axis=1)], axis=1)
-        changes.append(np.abs(image - x).sum())
-        error = max(changes[-1] / rho, abs(waiting[0]) / max(waiting[1], 1e-300))
+        distance, gained, waiting = kernels.change(x, image)
+        changes.append(distance)
+        error = max(distance / rho, abs(gained) / max(waiting, 1e-300))
         stalled = error < ROUNDING and changes[-1] > 0.5 * min(changes[-2:-1], default=inf)
         if error < goal and (len(changes) > 1 or start) or stalled:
-            direction = image - (anderson.points[-1] if anderson.points else x)
-            rate = _contraction(lambda y: server.image(rates_at(y), rho), x, image, direction)
+            rate = _contraction(lambda y: server.image(rates_at(y), rho), x, image, anderson.direction(x, image))
             goal = tol * (1 - rate)
             if error < goal or stalled:
                 error /= 1 - rate
@@ -165,9 +173,9 @@ def solve(
 
 def sweep(lams, job, policy: Policy, **options) -> list[MeanField]:
     """``solve`` at each arrival rate of ``lams`` (per server, per unit time), each started from the one before."""
-    results = []
+    results, server = [], _server(float(max(lams)), job, policy)
     for lam in lams:
-        results.append(solve(float(lam), job, policy, start=results[-1] if results else None, **options))
+        results.append(_solve(float(lam), job, policy, server, start=results[-1] if results else None, **options))
     return results
 
 
@@ -197,24 +205,20 @@ def mean_ties(result: MeanField, d: int) -> float:
 class _Anderson:
     """Anderson acceleration of x = T(H(x)) in its last few steps, from the third step on."""
 
-    def __init__(self, on):
-        self.on = on
-        self.clear()
-
-    def clear(self):
-        self.points, self.images = [], []
+    def __init__(self, on, shape):
+        self.on, self.known = on, 0
+        self.points, self.images = np.empty((2, DEPTH + 1, *shape))
 
     def step(self, x, image, levels, rho):
-        self.points, self.images = [*self.points, x][-DEPTH - 1 :], [*self.images, image][-DEPTH - 1 :]
-        if not self.on or len(self.points) < 3:
+        newest, self.known = self.known % (DEPTH + 1), self.known + 1
+        self.points[newest], self.images[newest] = x, image
+        if not self.on or self.known < 3:
             return image
-        steps = np.diff([(b[:levels] - a[:levels]).ravel() for a, b in zip(self.points, self.images)], axis=0)
-        gamma = np.linalg.lstsq(steps @ steps.T, steps @ (image - x)[:levels].ravel(), rcond=1e-14)[0]
-        mixed = image.copy()
-        for g, a, b in zip(gamma, self.images, self.images[1:]):
-            mixed[:levels] -= g * (b - a)[:levels]
-        mixed = np.where(mixed < 0.1 * image, image, mixed)
-        return mixed * (rho / mixed.sum())
+        return kernels.mix(self.points, self.images, newest, min(self.known - 1, DEPTH), levels, rho)
+
+    def direction(self, x, image):
+        """The last step, a good guess of the slowest direction."""
+        return image - (self.points[(self.known - 1) % (DEPTH + 1)] if self.known else x)
 
 
 def _contraction(image_of, x, image, direction, steps=4, size=1e-6):

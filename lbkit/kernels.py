@@ -1,7 +1,7 @@
 """Every compiled function: numbers in, numbers out. One module holds all, so that numba's disk cache sees every change.
 
 Mean field (the equations are numbered in ``cavity``): ``poisson_weights``, ``arrival_rates``, ``climb``,
-``occupancy``. Simulation (numbered in ``simulation``): servers as rings of departure times, a kernel per kind of
+``occupancy``, ``change``, ``mix``. Simulation (numbered in ``simulation``): servers as rings of departure times, a kernel per kind of
 policy, statistics.
 """
 
@@ -171,6 +171,56 @@ def occupancy(rates, Lam, layer_of, step, weight, phase0, exits, flows, cells, c
         if not flow < 1e100 * first:
             return mass, l + 1, np.inf, u, tail
     return mass, len(rates), flow / first, u, tail
+
+
+@njit(cache=True, nogil=True)
+def change(x, image):
+    """L1 distance of two occupancies (L, r+1), the change of the mean number waiting, and that number of the image."""
+    distance, gained, waiting = 0.0, 0.0, 0.0
+    for l in range(x.shape[0]):
+        moved, mass = 0.0, 0.0
+        for k in range(x.shape[1]):
+            distance += abs(image[l, k] - x[l, k])
+            moved += image[l, k] - x[l, k]
+            mass += image[l, k]
+        gained += l * moved
+        waiting += l * mass
+    return distance, gained, waiting
+
+
+@njit(cache=True, nogil=True)
+def mix(points, images, newest, differences, levels, rho):
+    """Anderson's next point, from rings of points and their images (n, L, r+1), as an occupancy of mass rho.
+
+    newest, differences   position of the last point, and how many steps back to look
+    Entries that would fall below a tenth of the image stay with the image.
+    """
+    n, image = len(points), images[newest]
+    gram, projection = np.zeros((differences, differences)), np.zeros(differences)
+    step = np.empty((differences, image.shape[1]))
+    for l in range(levels):
+        for i in range(differences):
+            a, b = (newest - i - 1) % n, (newest - i) % n
+            step[i] = (images[b, l] - points[b, l]) - (images[a, l] - points[a, l])
+        for i in range(differences):
+            for k in range(image.shape[1]):
+                projection[i] += step[i, k] * (image[l, k] - points[newest, l, k])
+                for j in range(i + 1):
+                    gram[i, j] += step[i, k] * step[j, k]
+    for i in range(differences):
+        gram[: i + 1, i] = gram[i, : i + 1]
+    gamma = np.linalg.lstsq(gram, projection, 1e-14)[0]
+    mixed, total = image.copy(), 0.0
+    for l in range(levels):
+        for k in range(image.shape[1]):
+            for i in range(differences):
+                mixed[l, k] -= gamma[i] * (images[(newest - i) % n, l, k] - images[(newest - i - 1) % n, l, k])
+            if mixed[l, k] < 0.1 * image[l, k]:
+                mixed[l, k] = image[l, k]
+    for l in range(len(mixed)):
+        for k in range(image.shape[1]):
+            total += mixed[l, k]
+    return mixed * (rho / total)
 
 
 @njit(cache=True, nogil=True)
