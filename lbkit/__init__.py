@@ -10,6 +10,7 @@ __version__ = version("lbkit")
 
 _MODULES = (
     "jobs", "policies", "cavity", "light_traffic", "tags", "balanced", "chains", "studies", "plots", "record", "batch",
+    "panels", "presets", "widgets", "workload",
 )  # fmt: skip
 _NAMES = {"System": "systems", "simulate": "simulation", "sample_path": "simulation"}
 

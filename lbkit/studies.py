@@ -20,7 +20,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-__all__ = ["STUDIES", "ParameterError", "SqdVariants", "Study", "did_you_mean", "get", "param", "permitted"]
+__all__ = [
+    "STUDIES", "OwnWorkload", "ParameterError", "SqdVariants", "Study", "did_you_mean", "get", "param", "permitted",
+]  # fmt: skip
 
 
 class ParameterError(ValueError):
@@ -34,15 +36,18 @@ class ParameterError(ValueError):
         self.problems = dict(problems)
 
 
-def param(default, description: str, *, slider: tuple[float, float, float] | None = None, log: bool = False, **bounds):
+def param(
+    default, description: str, *, slider: tuple[float, float, float] | None = None,
+    scale: Literal["linear", "log", "gap"] = "linear", **bounds,
+):  # fmt: skip
     """A parameter of a study.
 
     description  its meaning and unit, free of "=" and "#" (the parameters cell carries it as a comment)
-    slider       (low, high, step) of its control, inside the hard bounds; without one it has no control
-    log          the control moves on a logarithmic scale, step in decades
+    slider       (low, high, step) of its control, inside the hard bounds; without one a number has no control
+    scale        the slider moves linearly, in log10 x, or in log10 (1 - x), its step in decades
     bounds       hard bounds gt, ge, lt, le of a number, one on either side, or min_length and max_length of a list
     """
-    control = {"slider": list(slider), "log": log} if slider else None
+    control = {"slider": list(slider), "scale": scale} if slider else None
     return Field(default, description=description, json_schema_extra=control, **bounds)
 
 
@@ -101,6 +106,8 @@ VariantsSection = Literal[
     "convergence", "improvement", "hazard", "ties", "choices", "scv", "fraction", "tails", "granularity", "simulation",
 ]  # fmt: skip
 
+Ranking = Literal["SQ", "SQ-RTB", "SQ-RE", "SQ-RTB-RE", "LAS", "LAS-QTB", "RE", "LEW"]
+
 
 class SqdVariants(Study):
     """Job sizes are hyperexponential (k one) or mixed Erlang; times are in mean job sizes, loads per server.
@@ -124,7 +131,11 @@ class SqdVariants(Study):
     c_max: float = param(40.0, "age at which the layers end", gt=0, le=1000, slider=(10, 80, 1))
     threshold: float = param(2.0, "age beyond which a job counts as long, a multiple of delta", gt=0, le=1000,
                              slider=(0.5, 10, 0.5))  # fmt: skip
-    lam: float = param(0.8, "load of the figures at a single load", gt=0, le=0.999, slider=(0.1, 0.99, 0.01))
+    lam: float = param(0.8, "load of the figures at a single load", gt=0, le=0.999, slider=(0.2, 0.999, 0.05),
+                       scale="gap")  # fmt: skip
+    compared: tuple[Ranking, ...] = param(
+        ("SQ", "SQ-RTB", "SQ-RE", "LEW"), "policies that the panel compares", min_length=1, max_length=8
+    )
     lam_low: float = param(0.1, "lowest load of a curve", gt=0, le=0.999)
     lam_high: float = param(0.995, "highest load of a curve", gt=0, le=0.999)
     loads: Whole = param(100, "loads on a curve", ge=2, le=2000)
@@ -241,7 +252,7 @@ class Tags(Study):
         get_args(TagsSection), "sections to run", min_length=1, max_length=len(get_args(TagsSection))
     )
     alpha: float = param(1.0, "exponent of the bounded Pareto law", ge=0.05, le=1.95, slider=(0.1, 1.9, 0.05))
-    ratio: float = param(1e3, "range r, largest over smallest size", ge=2, le=1e12, slider=(10, 1e10, 0.5), log=True)
+    ratio: float = param(1e3, "range r, largest over smallest size", ge=2, le=1e12, slider=(10, 1e10, 0.25), scale="log")
     rho: float = param(0.5, "a load that one server could bear, in units of one server", gt=0, lt=1,
                        slider=(0.05, 0.95, 0.05))  # fmt: skip
     rho_above: float = param(1.2, "a load that one server could not bear", gt=1, lt=2, slider=(1.05, 1.95, 0.05))
@@ -297,7 +308,8 @@ class BalancedRouting(Study):
     )
     c: Whole = param(2, "candidates of the figures for a single number of candidates", ge=1, le=3, slider=(1, 3, 1))
     scheme: Literal["sum", "with", "succ"] = param("sum", "how the candidates are drawn")
-    rho: float = param(0.9, "load of the figures at a single load", gt=0, le=0.995, slider=(0.5, 0.99, 0.01))
+    rho: float = param(0.9, "load of the figures at a single load", gt=0, le=0.995, slider=(0.3, 0.99, 0.05),
+                       scale="gap")  # fmt: skip
     rho_low: float = param(0.3, "lowest load of a curve", gt=0, le=0.995)
     rho_high: float = param(0.99, "highest load of a curve", ge=0.5, le=0.995)
     loads: Whole = param(16, "loads on a curve", ge=2, le=200)
@@ -341,6 +353,59 @@ class BalancedRouting(Study):
         return self
 
 
+WorkloadSection = Literal[
+    "tail", "work", "age", "order", "likelihood", "threshold", "large", "cutoffs", "small", "loads",
+]  # fmt: skip
+File = Annotated[str, Field(max_length=1000)]
+
+
+class OwnWorkload(Study):
+    """Sizes and gaps are files of one column, CSV or Parquet, in one unit of time; paths start at the repository.
+
+    Times of the other parameters are in mean job sizes, loads per server. Gaps give arrivals their shape; how fast they
+    come is said by the loads.
+    """
+
+    notebook = "own_workload"
+    title = "A workload of one's own: its law, its fits, and the policy that suits it"
+    paper = "the four papers, tried on a trace"
+
+    figures: tuple[WorkloadSection, ...] = param(
+        get_args(WorkloadSection), "sections to run", min_length=1, max_length=len(get_args(WorkloadSection))
+    )
+    sizes: File = param("data/sample_sizes.csv", "file of job sizes", min_length=1)
+    gaps: File = param("", "file of the times between arrivals; empty for Poisson arrivals", min_length=0)
+    order: Literal["resampled", "replayed"] = param(
+        "resampled", "how a simulation draws from the files: independently, or in their order"
+    )
+    atoms: Whole = param(2000, "sizes that the law of the solvers may have; a longer trace is thinned", ge=100,
+                         le=1_000_000)  # fmt: skip
+    phases: Whole = param(3, "branches of the larger hyperexponential that is fitted", ge=2, le=10)
+    lam: float = param(0.6, "load of the figures at a single load", gt=0, le=0.99, slider=(0.1, 0.95, 0.05))
+    loads: tuple[Annotated[float, Field(gt=0, le=0.99)], ...] = param(
+        (0.2, 0.4, 0.6, 0.8, 0.9), "loads that are compared", min_length=1, max_length=20
+    )
+    d: Whole = param(2, "servers that an arriving job samples", ge=2, le=100, slider=(2, 10, 1))
+    delta: float = param(0.1, "width of an age layer", gt=0, le=100)
+    c_max: float = param(40.0, "age at which the layers end", gt=0, le=1000)
+    threshold_points: Whole = param(30, "thresholds that are tried, from delta to c_max", ge=2, le=1000)
+    servers: Whole = param(200, "servers of the large system that is simulated", ge=2, le=100_000)
+    h: Whole = param(2, "servers of the small system", ge=2, le=8, slider=(2, 8, 1))
+    cutoff_points: Whole = param(200, "cutoffs on a curve", ge=10, le=10_000)
+    simulated_jobs: Whole = param(300_000, "jobs of each simulated replication", ge=1000, le=1_000_000_000)
+    replications: Whole = param(8, "independent replications of each simulated point", ge=2, le=1000)
+    seed: Whole = param(1, "seed of all random numbers", ge=0, le=2**63 - 1)
+
+    @model_validator(mode="after")
+    def _fit_together(self):
+        if not 1 <= self.c_max / self.delta <= 5000:
+            low, high = self.c_max / 5000, self.c_max
+            raise ValueError(f"delta must lie between c_max / 5000, {low:g}, and c_max, {high:g}, not {self.delta:g}")
+        if self.d > self.servers:
+            raise ValueError(f"d must be at most the number of servers simulated, {self.servers}, not {self.d}")
+        return self
+
+
 STUDIES: dict[str, type[Study]] = {study.notebook: study for study in Study.__subclasses__()}
 
 
@@ -355,6 +420,8 @@ def permitted(schema: Mapping[str, Any]) -> str:
     """What a parameter may be, in words, from its JSON schema."""
     if "enum" in schema:
         return f"one of {', '.join(schema['enum'])}"
+    if schema["type"] == "string":
+        return f"text of {schema['minLength']} to {schema['maxLength']} characters"
     if schema["type"] == "array":
         return f"a list of {schema['minItems']} to {schema['maxItems']} items, each {permitted(schema['items'])}"
     if schema["type"] == "boolean":
