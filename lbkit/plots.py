@@ -28,6 +28,24 @@ def curves(table, x: str, y: str, ax, by: str = "policy", lw: float = 1.8):
     return ax
 
 
+def redraw(table, x: str, y: str, ax, by: str = "policy", lw: float = 1.8) -> bool:
+    """``curves`` on axes that hold an earlier table: their lines move, new ones come, old ones go.
+
+    Says whether lines came or went, so that a legend has to be made anew.
+    """
+    held = {line.get_label(): line for line in ax.lines if line.get_gid() == "curve"}
+    changed = False
+    for label, part, look in _parts(table, by):
+        if label not in held:
+            ax.plot([], [], label=label, lw=lw, gid="curve")
+            changed = True
+        line = held.pop(label, ax.lines[-1])
+        line.set(data=(part[x], part[y]), **look)
+    for line in held.values():
+        line.remove()
+    return changed or bool(held)
+
+
 def points(table, x: str, y: str, half: str, ax, by: str = "policy", legend: bool = True):
     """A marker with its confidence interval y +- half for each row, coloured by column ``by``."""
     for label, part, look in _parts(table, by):

@@ -36,7 +36,7 @@ and Ye::
 
 Random numbers are drawn in blocks of BLOCK jobs. Gaps, sizes, candidates, ties and the initial state have streams of
 their own, so that simulations with one seed share arrivals, sizes and candidates whatever their policies (common random
-numbers).
+numbers). A replication depends on its seed alone: which thread or machine serves it makes no difference to a bit.
 """
 
 from __future__ import annotations
@@ -44,12 +44,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Executor, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from importlib.metadata import version
+from itertools import pairwise
 from numbers import Integral, Real
+from pickle import loads
 from threading import Event
 
 import numpy as np
@@ -64,13 +67,14 @@ BLOCK = 2**15  # jobs drawn at a time, so that they stay in the second-level cac
 BATCHES = 32
 BINS = 64 * 64  # histogram of 64 bins for each of 64 powers of two
 MEMORY = 2**33  # bytes that the rings of all replications may take
+COUNTED = ("done", "batches", "tails", "waits", "responses", "visits", "cycles")  # what a replication has to tell
 FEW, MANY = 64, 1000  # servers up to which U and I are found by looking, and up to which each has statistics of its own
 
 
 def simulate(
     system: System, *, jobs: int = 10**6, replications: int = 10, seed=0, warmup: float | None = None,
     until: float | str | None = None, start: str | Sequence[int] = "empty", workers: int | None = None,
-    progress: bool = False, unstable: bool = False,
+    executor: Executor | None = None, progress: bool | Callable[[float], None] = False, unstable: bool = False,
 ) -> Simulation:  # fmt: skip
     """Waits, responses and queue lengths of a system, by independent replications.
 
@@ -81,15 +85,22 @@ def simulate(
     until         stop once the 95 % half-width of the mean response is below this share of it, as "1%" or 0.01
     start         "empty", "cavity" (each server in the state of the mean-field limit), or a length per server (N,)
     workers       threads, by default one for each processor
-    progress      tell how far it is on standard error: a bar in a terminal, a line now and then elsewhere
+    executor      serves the replications in place of threads: any of concurrent.futures, a cluster's is
+                  ``distributed.Client(address).get_executor()``; by default that of the scheduler whose address is in
+                  the environment variable LBKIT_SCHEDULER, if it is set. With until, it serves every stage from the
+                  first job on
+    progress      tell how far it is on standard error: a bar in a terminal, a line now and then elsewhere; or a
+                  function, called with the share of the jobs done, which stops the simulation by KeyboardInterrupt
     unstable      allow a rate at which no stationary law exists
 
-    Ctrl-C ends the simulation, not the program: the result holds what was counted and says ``complete=False``. Raises
-    ValueError for arguments outside their ranges, a rate that is not stable, and rings that outgrow MEMORY.
+    Ctrl-C ends the simulation, not the program: the result holds what was counted (by an executor: the replications it
+    had finished) and says ``complete=False``. Raises ValueError for arguments outside their ranges, a rate that is not
+    stable, rings that outgrow MEMORY, and machines of an executor where other versions would give other numbers.
     """
     jobs, replications = _integer("jobs", jobs, 1), _integer("replications", replications, 1)
     workers = min(replications, os.cpu_count() if workers is None else _integer("workers", workers, 1))
     goal = None if until is None else _share(until)
+    executor = _executor(executor)
     if not unstable:
         system.require_stable()
     advised = 0 if unstable else warmup_jobs(system, start)
@@ -103,10 +114,14 @@ def simulate(
         value_of=estimates.value, estimate_of=estimates.estimate,
     )  # fmt: skip
     with _progress(progress, replications * (ahead + jobs), runs) as show:
-        complete = _advance(runs, workers, show, ahead, 1, count=False) if ahead else True
+        here = executor is None
+        complete = _advance(runs, workers, show, ahead, 1, count=False) if ahead and here else True
         done = 0
-        for stage in stages if complete else ():
-            complete = _advance(runs, workers, show, stage - done, batches, last=goal is None)
+        for i, stage in enumerate(stages if complete else ()):
+            if here:
+                complete = _advance(runs, workers, show, stage - done, batches, last=goal is None)
+            else:
+                complete = _advance_elsewhere(runs, executor, show, ahead, stages[: i + 1], batches)
             done = stage
             if not complete:
                 break
@@ -161,7 +176,7 @@ class _Replication:
     def __init__(self, system, seed, start, memory):
         self.system, self.seed, self.start, self.memory = system, seed, start, memory
         self.laws, self.small = distinct_laws(system), False
-        self.done, self.batches, self.stop = 0, [], Event()
+        self.done, self.batches, self.stop = 0, [], None
         self.lowest = (1023 - 30 + int(np.floor(np.log2(system.servers / system.capacity)))) << (52 - kernels.FRACTION)
 
     def begin(self):
@@ -176,7 +191,7 @@ class _Replication:
         self.protocol.fit(self.servers)
         self.chain = isinstance(self.protocol, Chain)
         self.small = system.poisson and len(self.laws) == 1 and N <= FEW and not self.chain
-        self.at, self.clock, self.origin = BLOCK, 0.0, 0.0
+        self.done, self.at, self.clock, self.origin = 0, BLOCK, 0.0, 0.0
         self.jobs = kernels.Jobs(None, None, np.empty(BLOCK, np.int32), np.empty(BLOCK), np.empty(BLOCK))
         self.ends = self.servers.rows[:, 2:].max(axis=1)
         self.backlog, self.cycle = self.unfinished(), np.array([self.ends.max(), -np.inf, 0.0, 0.0])
@@ -298,6 +313,57 @@ def _advance(runs, workers, show, *how, **what) -> bool:
     return complete
 
 
+def _advance_elsewhere(runs, executor, show, *what) -> bool:
+    """Have an executor serve all runs from their first jobs on; False after Ctrl-C."""
+    from cloudpickle import dumps
+
+    pending = {executor.submit(_counted, dumps(run), _versions(), *what): run for run in runs}
+    try:
+        while pending:
+            for future in wait(pending, timeout=0.2, return_when=FIRST_COMPLETED).done:
+                vars(pending.pop(future)).update(future.result())
+            show()
+    except KeyboardInterrupt:
+        return False
+    finally:
+        for future in pending:
+            future.cancel()
+    return True
+
+
+def _counted(run, versions, ahead, stages, batches) -> dict:
+    """What a pickled replication counts up to the last of the stages."""
+    if versions != _versions():
+        raise ValueError(f"a worker has {_versions()} in place of {versions}, which may give other numbers")
+    run, stop = loads(run), Event()
+    run.advance(ahead, 1, stop, count=False)
+    for done, stage in pairwise([0, *stages]):
+        run.pair_batches(batches)
+        run.advance(stage - done, batches, stop)
+    return {name: getattr(run, name) for name in COUNTED}
+
+
+def _executor(executor) -> Executor | None:
+    if executor is None and (address := os.environ.get("LBKIT_SCHEDULER")):
+        return _cluster(address)
+    if not isinstance(executor, Executor | None):
+        raise ValueError(f"executor must be one of concurrent.futures, as Client(...).get_executor(), not {executor!r}")
+    return executor
+
+
+@cache
+def _cluster(address) -> Executor:
+    """The executor of a Dask cluster, given the address of its scheduler."""
+    from distributed import Client
+
+    return Client(address, set_as_default=False).get_executor()
+
+
+def _versions() -> str:
+    """What the numbers depend on."""
+    return ", ".join(f"{name} {version(name)}" for name in ("lbkit", "numba", "numpy"))
+
+
 def _collect(collect, runs, complete) -> Simulation:
     return collect(
         batches=_stacked([np.array(run.batches) for run in runs]), tails=_stacked([run.tails for run in runs]),
@@ -324,6 +390,9 @@ def _precision(result) -> float:
 @contextmanager
 def _progress(wanted, total, runs):
     """A function that shows how far the runs are."""
+    if callable(wanted):
+        yield lambda: wanted(min(1.0, sum(run.done for run in runs) / total))
+        return
     if not wanted:
         yield lambda: None
         return

@@ -17,9 +17,12 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NOUNS = {"jobs", "policies", "systems", "results"}
 MATHEMATICS = {
     "cavity", "quadrature", "waits", "light_traffic", "tags", "balanced", "chains", "simulation", "protocols", "estimates",
+    "workload",
 }  # fmt: skip
-LEVEL = {name: level for level, names in enumerate([NOUNS, {"kernels"}, MATHEMATICS, {"record"}, {"studies", "plots"},
-                                                    {"batch", "widgets"}, {"cli"}]) for name in names}  # fmt: skip
+LEVEL = {name: level for level, names in enumerate([NOUNS, {"kernels"}, MATHEMATICS, {"record"},
+                                                    {"studies", "plots", "worker", "screen"},
+                                                    {"presets", "controls", "panels"}, {"points"},
+                                                    {"batch", "cluster", "widgets"}, {"doctor", "report"}, {"cli"}]) for name in names}  # fmt: skip
 OUTSIDE = {
     "matplotlib", "pandas", "papermill", "pydantic", "typer", "ipywidgets", "ruamel", "nbformat", "IPython", "tqdm",
 }  # fmt: skip

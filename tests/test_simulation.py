@@ -1,14 +1,17 @@
 """The simulator against an event-driven one in plain Python, exact queues, exact chains and the mean-field limit."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import cache
 from math import exp, log
 from pathlib import Path
+from pickle import UnpicklingError
 
 import numpy as np
 import pytest
@@ -433,6 +436,68 @@ def test_the_same_seed_gives_the_same_bytes(policy):
     assert all(one == content(simulate(system, **SMALL, workers=workers)) for workers in (2, 4))
     assert one == content(simulate(system, **SMALL | {"seed": np.random.SeedSequence(1)}))
     assert one != content(simulate(system, **SMALL | {"seed": 2}))
+
+
+class Submitting(Executor):
+    """Executes at once what its function accepts, and leaves the rest waiting."""
+
+    def __init__(self, accept=lambda number: True, altered=lambda *arguments: arguments):
+        self.accept, self.altered, self.futures = accept, altered, []
+
+    def submit(self, work, *arguments):
+        self.futures.append(future := Future())
+        if self.accept(len(self.futures)):
+            try:
+                future.set_result(work(*self.altered(*arguments)))
+            except Exception as error:
+                future.set_exception(error)
+        return future
+
+
+@pytest.mark.parametrize("name", ["SQ(2)", "LEW(2)", "JSQ", "round robin", "TAGS"])
+@pytest.mark.parametrize("options", [{}, {"warmup": 0}, {"until": "0.5%"}], ids=str)
+def test_an_executor_gives_the_same_bytes(name, options):
+    system = {
+        "SQ(2)": System(4, H, policies.sq(2), speeds=[1, 1, 2, 2]), "LEW(2)": System(4, H, policies.lew(2), servers=5),
+        "JSQ": System(4, H, policies.jsq(), servers=5), "round robin": System(4, H, policies.round_robin(), servers=5),
+        "TAGS": System(0.5, H, policies.tags([1.0])),
+    }[name]  # fmt: skip
+    here = simulate(system, **SMALL, **options)
+    there = simulate(system, **SMALL, **options, executor=Submitting())
+    assert content(here) == content(there)
+    assert (here.jobs, here.warmup, here.warnings, there.complete) == (there.jobs, there.warmup, there.warnings, True)
+
+
+@pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_any_executor_will_do(pool):
+    """Processes get policies whose ranks pickle alone refuses."""
+    system = System(4, H, policies.lew(2), servers=5)
+    context = {"mp_context": multiprocessing.get_context("spawn")} if pool is ProcessPoolExecutor else {}
+    with pool(2, **context) as executor:
+        there = simulate(system, **SMALL, executor=executor)
+    assert content(simulate(system, **SMALL)) == content(there)
+
+
+def test_an_executor_may_fail():
+    system = System(4, H, policies.sq(2), servers=5)
+    with pytest.raises(ValueError, match="executor must be one of concurrent.futures, .* not 'tcp:"):
+        simulate(system, **SMALL, executor="tcp://localhost:8786")
+    other = Submitting(altered=lambda run, versions, *what: (run, "lbkit 0.0", *what))
+    with pytest.raises(ValueError, match=r"a worker has lbkit .*, numpy .* in place of lbkit 0\.0"):
+        simulate(system, **SMALL, executor=other)
+    stuck = Submitting(lambda number: number == 1, lambda *arguments: (b"no pickle", *arguments[1:]))
+    with pytest.raises(UnpicklingError):
+        simulate(system, **SMALL, executor=stuck)
+    assert [future.cancelled() for future in stuck.futures] == [False, True, True, True]
+
+
+def test_control_c_keeps_what_an_executor_has_finished():
+    system, executor = System(4, H, policies.sq(2), servers=5), Submitting(lambda number: number in (1, 3))
+    threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    found = simulate(system, **SMALL, executor=executor)
+    assert not found.complete and "stopped early" in found.warnings[0]
+    assert np.array_equal(found.batches, simulate(system, **SMALL).batches[[0, 2]])
+    assert [future.cancelled() for future in executor.futures] == [False, True, False, True]
 
 
 def test_plain_python_gives_the_same_numbers():
