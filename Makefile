@@ -6,7 +6,7 @@ UV = .tools/bin/uv --cache-dir .tools/cache --quiet
 PYTHON = .venv/bin/python
 export OMP_NUM_THREADS = 1
 
-.PHONY: run test slow bench lock clean
+.PHONY: run test slow bench dashboard slides site lock clean
 
 run: .venv/ready
 	@for study in $(STUDIES); do echo "$$study, preset $(PRESET)"; .venv/bin/lbkit run $$study $(PRESET) || exit 1; done
@@ -16,6 +16,19 @@ test: .venv/ready
 
 slow: .venv/ready
 	$(PYTHON) -m pytest -q -m slow
+
+# Serves the panels; a visitor's kernel ends ten minutes after the last sign of life. VOILA takes further options.
+dashboard: .venv/ready
+	JUPYTER_PATH=dashboard .venv/bin/voila notebooks/explore.ipynb --no-browser --template=lbkit \
+	  --MappingKernelManager.cull_idle_timeout=600 --MappingKernelManager.cull_interval=60 \
+	  --MappingKernelManager.cull_connected=True $(VOILA)
+
+# Both show the newest runs of PRESET that lie in runs/, and need no network, neither to be made nor to be read.
+slides: .venv/ready
+	$(PYTHON) docs/slides.py build/slides --preset $(PRESET)
+
+site: .venv/ready
+	$(PYTHON) docs/book.py build/site --preset $(PRESET)
 
 bench: .venv/ready
 	$(UV) pip install -r benchmarks/requirements.txt
@@ -36,4 +49,4 @@ lock: .tools/bin/uv
 	$(PYTHON) tests/environment.py > environment.yml
 
 clean:
-	rm -rf .venv .tools runs
+	rm -rf .venv .tools runs build

@@ -92,7 +92,7 @@ class Names(Control):
     """Boxes to tick, at least one."""
 
     def make(self, name, schema, about):
-        layout = {"width": "auto", "margin": "0 8px 0 0"}
+        layout = {"width": "auto", "margin": "0 10px 0 2px"}
         self.boxes = {
             option: ipywidgets.Checkbox(description=option, tooltip=f"{name}: {option}", indent=False, layout=layout)
             for option in schema["items"]["enum"]

@@ -94,7 +94,7 @@ class Panel(ipywidgets.HBox):
         self._stop, self._worker, self._hand, self._showing = Event(), _Worker(self._refresh), RLock(), False
         tools = ipywidgets.HBox(list(self.buttons.values()), layout={"flex_flow": "row wrap"})
         left = ipywidgets.VBox([self.menu, *self.controls.values()], layout={"width": "330px", "flex": "0 0 auto"})
-        self.children = [left, ipywidgets.VBox([self.screen, tools], layout={"flex": "0 1 auto"})]
+        self.children = [left, ipywidgets.VBox([self.screen, tools], layout={"flex": "1 1 520px", "min_width": "0"})]
         self.add_class("lbkit-panel")
         self._refresh(self.start, first=True)
 

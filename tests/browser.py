@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SHOTS = ROOT / "runs" / "browser"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+RAN = "[...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].every(p => p.textContent.match('[0-9]'))"
 IDLE = '.jp-NotebookPanel-toolbar .jp-Notebook-ExecutionIndicator[data-status="idle"]'
 
 
@@ -77,10 +78,16 @@ def notebook(file, *sources) -> Path:
 
 
 def run_all(page):
-    """Run all cells of the notebook in JupyterLab and wait until the kernel is idle."""
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_text("Run All Cells", exact=True).click()
-    page.wait_for_timeout(1000)
+    """Run all cells of the notebook in JupyterLab and wait until every one has run."""
+    from playwright.sync_api import TimeoutError
+
+    page.evaluate("document.querySelectorAll('.jp-CodeCell .jp-InputPrompt').forEach(p => { p.textContent = '' })")
+    for patience in (20_000, 20_000, 120_000):  # a click before the kernel is ready goes unheard
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.get_by_text("Run All Cells", exact=True).click()
+        with suppress(TimeoutError):
+            page.wait_for_function(RAN, timeout=patience)
+            break
     page.wait_for_selector(IDLE, timeout=120_000)
 
 

@@ -55,7 +55,11 @@ def page(opened):
 
 
 def settle(page, state="done"):
-    page.wait_for_selector(f'.lbkit-screen[data-state="{state}"] canvas[data-frame]', timeout=60_000)
+    try:
+        page.wait_for_selector(f'.lbkit-screen[data-state="{state}"] canvas[data-frame]', timeout=60_000)
+    except Exception:
+        browser.shot(page, "not_settled")
+        raise
 
 
 def picture(page):
