@@ -214,7 +214,8 @@ class _Anderson:
         self.points[newest], self.images[newest] = x, image
         if not self.on or self.known < 3:
             return image
-        return kernels.mix(self.points, self.images, newest, min(self.known - 1, DEPTH), levels, rho)
+        mixed = kernels.mix(self.points, self.images, newest, min(self.known - 1, DEPTH), levels)
+        return mixed * (rho / mixed.sum())  # summed pairwise: rounding would be seen
 
     def direction(self, x, image):
         """The last step, a good guess of the slowest direction."""

@@ -189,8 +189,8 @@ def change(x, image):
 
 
 @njit(cache=True, nogil=True)
-def mix(points, images, newest, differences, levels, rho):
-    """Anderson's next point, from rings of points and their images (n, L, r+1), as an occupancy of mass rho.
+def mix(points, images, newest, differences, levels):
+    """Anderson's next point (L, r+1), up to scale, from rings of points and their images (n, L, r+1).
 
     newest, differences   position of the last point, and how many steps back to look
     Entries that would fall below a tenth of the image stay with the image.
@@ -202,25 +202,17 @@ def mix(points, images, newest, differences, levels, rho):
         for i in range(differences):
             a, b = (newest - i - 1) % n, (newest - i) % n
             step[i] = (images[b, l] - points[b, l]) - (images[a, l] - points[a, l])
-        for i in range(differences):
-            for k in range(image.shape[1]):
-                projection[i] += step[i, k] * (image[l, k] - points[newest, l, k])
-                for j in range(i + 1):
-                    gram[i, j] += step[i, k] * step[j, k]
-    for i in range(differences):
-        gram[: i + 1, i] = gram[i, : i + 1]
+        gram += step @ step.T
+        projection += step @ (image[l] - points[newest, l])
     gamma = np.linalg.lstsq(gram, projection, 1e-14)[0]
-    mixed, total = image.copy(), 0.0
+    mixed = image.copy()
     for l in range(levels):
         for k in range(image.shape[1]):
             for i in range(differences):
                 mixed[l, k] -= gamma[i] * (images[(newest - i) % n, l, k] - images[(newest - i - 1) % n, l, k])
             if mixed[l, k] < 0.1 * image[l, k]:
                 mixed[l, k] = image[l, k]
-    for l in range(len(mixed)):
-        for k in range(image.shape[1]):
-            total += mixed[l, k]
-    return mixed * (rho / total)
+    return mixed
 
 
 @njit(cache=True, nogil=True)

@@ -690,3 +690,8 @@ def test_a_result_is_frozen_and_knows_its_question():
     with pytest.raises(AttributeError):
         r.lam = 0.6
     assert replace(r, lam=0.5).mean_wait == r.mean_wait
+
+
+def test_rounding_does_not_hold_up_the_acceleration_of_many_states():
+    r = cavity.solve(0.99, jobs.hyperexponential(10, 0.5), policies.las_qtb(5, delta=0.02, c_max=40))
+    assert r.joint.size > 500_000 and r.iterations < 20
