@@ -8,6 +8,7 @@ which may take their time. They are plain functions, so that a table seen in a p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import ceil, floor, log10
 
 import numpy as np
 import pandas as pd
@@ -102,7 +103,7 @@ def draw_responses(table, axes):
     fresh = 0
     for ax, (_, part) in zip(axes, table.groupby("range", sort=False)):
         fresh += plots.redraw(part, "lam", "response", ax, by="law")
-        ax.set(xlim=(0, part.lam.max()), ylim=(0, 1.05 * max(part.response.max(), 1e-9)))
+        ax.set(xlim=(0, part.lam.max()), ylim=(0, _round_up(part.response.max())))
     rate = "arrival rate (jobs per unit time)"
     return _dress(fresh, axes, (
         dict(title="Taylor polynomial of order d", x=rate, y="E[R] (units of time)"),
@@ -176,8 +177,8 @@ def draw_assignments(table, axes):
     fresh = plots.redraw(waits, "rho", "wait", left) + plots.redraw(loads, "server", "load", right)
     for line in right.lines:
         line.set_marker("o")
-    h, top = int(table.h.iloc[0]), waits.wait.max()
-    left.set(xlim=(0, waits.rho.max()), ylim=(top / 1e5, 2 * top))
+    h, top = int(table.h.iloc[0]), 10 ** ceil(log10(waits.wait.max()))
+    left.set(xlim=(0, waits.rho.max()), ylim=(top / 1e6, top))
     right.set(xlim=(0.8, h + 0.2), xticks=range(1, h + 1))
     _here([left], table)
     return _dress(fresh, axes, (
@@ -245,7 +246,7 @@ def draw_queues(table, axes):
     fresh += plots.redraw(means, "load", "queue", right, by="rule")
     for line in right.lines:
         line.set_marker("D" if line.get_label().startswith("exact") else "")
-    left.set(xlim=(0, levels.t.max()), ylim=(0, 1.05 * max(levels.level.max(), 0.1)))
+    left.set(xlim=(0, levels.t.max()), ylim=(0, _round_up(levels.level.max())))
     _here([right], table)
     return _dress(fresh, axes, (
         dict(title="fluid levels", x="time, in units of n", y="queue / n"),
@@ -284,6 +285,12 @@ def _estimates(study, points, names, estimate, tell):
         )  # fmt: skip
         rows.append((label, x, *found.estimate(estimate)[:2]))
         yield pd.DataFrame(rows, columns=[*names, "half"])
+
+
+def _round_up(value):
+    """The least of 1, 1.5, 2, 3, 4, 5, 7 and their decades that leaves some room above a value."""
+    decade = 10.0 ** floor(log10(1.02 * value))
+    return next(step * decade for step in (1, 1.5, 2, 3, 4, 5, 7, 10) if step * decade >= 1.02 * value)
 
 
 def _here(axes, table):

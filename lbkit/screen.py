@@ -13,10 +13,11 @@ from threading import RLock
 
 import anywidget
 import traitlets
+from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-__all__ = ["DRAWING", "Screen", "picture"]
+__all__ = ["DRAWING", "Camera", "Screen"]
 
 DRAWING = RLock()  # held by whoever touches a figure
 DOTS = 110  # CSS pixels an inch: text of ten points is some 15 pixels high
@@ -54,12 +55,45 @@ class Screen(anywidget.AnyWidget):
         self.send({"copy": text, "title": title})
 
 
-def picture(figure, density: float = 1.0) -> bytes:
-    """PNG of a figure, DOTS CSS pixels an inch; call it with DRAWING held."""
-    figure.set_dpi(DOTS * density)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    png = BytesIO()
-    pixels = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba(), "raw", "RGBA", 0, 1)
-    pixels.convert("RGB").save(png, "png", compress_level=1)
-    return png.getvalue()
+class Camera:
+    """Takes pictures of a figure, of which mostly the curves change.
+
+    All else, the furniture, is drawn anew only where some of it has changed, and copied otherwise. Curves are the lines
+    that ``plots.redraw`` moves, marks, and lines with the gid "here". They are "animated" in Matplotlib's sense, so
+    that drawing leaves them out, and saving does not. Use it with DRAWING held.
+    """
+
+    def __init__(self, figure):
+        self.figure, self.canvas = figure, FigureCanvasAgg(figure)
+        self.furniture = self.empty = None
+
+    def picture(self, density: float = 1.0) -> bytes:
+        """PNG of the figure, DOTS CSS pixels an inch."""
+        self.figure.set_dpi(DOTS * density)
+        moving = [artist for ax in self.figure.axes for artist in _moving(ax)]
+        for artist in moving:
+            artist.set_animated(True)
+        furniture = [DOTS * density, *map(_furniture, self.figure.axes)]
+        if furniture != self.furniture:
+            self.canvas.draw()
+            self.furniture, self.empty = furniture, self.canvas.copy_from_bbox(self.figure.bbox)
+        self.canvas.restore_region(self.empty)
+        for artist in sorted(moving, key=Artist.get_zorder):
+            artist.axes.draw_artist(artist)
+        png = BytesIO()
+        size, pixels = self.canvas.get_width_height(), self.canvas.buffer_rgba()
+        Image.frombuffer("RGBA", size, pixels, "raw", "RGBA", 0, 1).convert("RGB").save(png, "png", compress_level=1)
+        return png.getvalue()
+
+
+def _moving(ax):
+    yield from (line for line in ax.lines if line.get_gid() in ("curve", "here"))
+    for container in ax.containers:
+        yield from container.get_children()
+
+
+def _furniture(ax):
+    """What of the axes does not move, as far as anything here changes it."""
+    words = ax.get_title(), ax.get_xlabel(), ax.get_ylabel(), ax.get_legend()
+    frame = ax.get_position().bounds, ax.get_xlim(), ax.get_ylim(), ax.get_xscale(), ax.get_yscale()
+    return words, frame, [line for line in ax.lines if line.get_gid() == "frozen"]

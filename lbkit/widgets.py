@@ -35,7 +35,7 @@ from matplotlib.figure import Figure
 
 from lbkit import presets
 from lbkit.controls import make_controls
-from lbkit.screen import DOTS, DRAWING, Screen, picture
+from lbkit.screen import DOTS, DRAWING, Camera, Screen
 from lbkit.studies import ParameterError, Study
 
 __all__ = ["Panel", "explore"]
@@ -82,6 +82,7 @@ class Panel(ipywidgets.HBox):
         self.public, self.live = public, _watched() if live is None else live
         self.table = self.points = self.problem = None
         self.figure = Figure((size[0] / DOTS, size[1] / DOTS))
+        self.camera = Camera(self.figure)
         self.axes = self.figure.subplots(1, columns, squeeze=False)[0]
         self.screen = Screen(width=size[0], height=size[1])
         self.screen.observe(lambda _: self._paint(), "density")
@@ -303,7 +304,7 @@ class Panel(ipywidgets.HBox):
 
     def _paint(self, study=None):
         with DRAWING, self.screen.hold_sync():
-            self.screen.frame = picture(self.figure, self.screen.density)
+            self.screen.frame = self.camera.picture(self.screen.density)
             if study:
                 self.screen.alt = f"{study.title}. {self._values(study)}"
 
