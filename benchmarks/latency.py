@@ -53,14 +53,16 @@ slider.observe(move, "value")
 display(slider)
 """
 PRESS = """
-async picture => {
-    const node = document.querySelector(picture);
+async ([picture, key]) => {
     const signature = () => {
         const node = document.querySelector(picture);
         if (!node) return null;
         if (node.tagName === "IMG") return node.complete ? node.src : null;
         const data = node.getContext("2d").getImageData(0, 0, node.width, node.height).data;
-        return new Uint32Array(data.buffer).reduce((sum, pixel) => (31 * sum + pixel) | 0, 7);
+        const pixels = new Uint32Array(data.buffer);
+        let sum = 7;
+        for (let i = 0; i < pixels.length; i += 3) sum = (31 * sum + pixels[i]) | 0;
+        return sum;
     };
     const frame = () => new Promise(requestAnimationFrame);
     const before = signature();
@@ -68,7 +70,7 @@ async picture => {
     handle.focus();
     await frame();
     const begun = performance.now();
-    handle.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+    handle.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
     while (performance.now() - begun < 5000) {
         await frame();
         const now = signature();
@@ -84,8 +86,8 @@ def measure(page, picture):
     page.wait_for_selector(picture, timeout=60_000)
     page.wait_for_timeout(2000)
     times = []
-    for _ in range(5 + KEYS):
-        times.append(page.evaluate(PRESS, picture))
+    for key in range(5 + KEYS):
+        times.append(page.evaluate(PRESS, [picture, "ArrowRight" if key // 20 % 2 == 0 else "ArrowLeft"]))
         page.wait_for_timeout(250)
     return times[5:]
 

@@ -186,11 +186,11 @@ def compare(lams, job, policies, baseline: Policy, **options) -> dict[str, list]
     baseline  the improvement is relative to it at the same load, (E[W]_base - E[W]) / E[W]_base
     """
     labelled = policies if isinstance(policies, Mapping) else {policy.name: policy for policy in policies}
-    base = [r.mean_wait for r in sweep(lams, job, baseline, **options)]
+    base = sweep(lams, job, baseline, **options)
     rows = [
-        (label, float(lam), r.mean_wait, 1 - r.mean_wait / reference)
+        (label, float(lam), r.mean_wait, 1 - r.mean_wait / reference.mean_wait)
         for label, policy in labelled.items()
-        for lam, reference, r in zip(lams, base, sweep(lams, job, policy, **options))
+        for lam, reference, r in zip(lams, base, base if policy is baseline else sweep(lams, job, policy, **options))
     ]
     return dict(zip(("policy", "lam", "mean_wait", "improvement"), map(list, zip(*rows))))
 
