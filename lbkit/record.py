@@ -5,7 +5,8 @@ written there; without it, in a notebook used by hand, nothing is written::
 
     figures/<name>.pdf  figures/<name>.png  data/<name>.csv  claims.json
 
-Every file appears whole or not at all. A figure carries in its metadata which run it belongs to.
+Every file appears whole or not at all. A figure carries in its metadata the provenance of the run it belongs to: a
+sentence for people, and all of it in JSON.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from html import escape
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Claim", "Claims", "claims", "claims_table", "figure", "replacing"]
+__all__ = ["Claim", "Claims", "claims", "claims_table", "figure", "provenance", "replacing"]
 
 VERDICTS = {True: "holds", False: "does not hold", None: "not shown"}
+PROVENANCE = ("study", "preset", "parameters", "seed", "started", "python", "platform", "packages", "git", "code")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +98,11 @@ def figure(fig, name: str, data: Mapping[str, Sequence] | Any = None) -> None:
         raise ValueError(f"a figure's name must be letters, digits, '.', '_' and '-', not {name!r}")
     if not (folder := _folder()):
         return
-    origin = _origin(folder)
-    pdf = {"Title": name, "Subject": origin, "Creator": "lbkit", "CreationDate": None}
-    png = {"Title": name, "Description": origin, "Software": "lbkit"}
+    run = provenance(folder)
+    origin, everything = _origin(folder, run), json.dumps(run)
+    started = datetime.fromisoformat(run["started"]) if run else None  # of the run: equal figures are equal files
+    pdf = {"Title": name, "Subject": origin, "Keywords": everything, "Creator": "lbkit", "CreationDate": started}
+    png = {"Title": name, "Description": origin, "Comment": everything, "Software": "lbkit"}
     fig.draw_without_rendering()
     fig.set_layout_engine("none")  # laid out once for both files
     for suffix, metadata in {"pdf": pdf, "png": png}.items():
@@ -123,6 +128,15 @@ def claims_table(found: Sequence[Claim]) -> Claims:
     return Claims(tuple(found))
 
 
+def provenance(folder: Path) -> dict[str, Any]:
+    """Where the files in the folder of a run come from: PROVENANCE, as result.json tells; {} where there is none."""
+    manifest = folder / "result.json"
+    if not manifest.is_file():
+        return {}
+    run = json.loads(manifest.read_text(encoding="utf-8"))
+    return {name: run[name] for name in PROVENANCE if name in run}
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside ``path`` that takes its place once the block has ended without an error."""
@@ -140,14 +154,13 @@ def _folder() -> Path | None:
     return Path(folder) if folder else None
 
 
-def _origin(folder: Path) -> str:
-    """Which run a figure belongs to."""
-    manifest = folder / "result.json"
-    if not manifest.is_file():
+def _origin(folder: Path, run: Mapping[str, Any]) -> str:
+    """The provenance of a run as a sentence."""
+    if not run:
         return "lbkit"
-    run = json.loads(manifest.read_text(encoding="utf-8"))
-    commit = (run["git"] or {}).get("commit") or "no commit"
-    return f"{run['study']} {folder.name}, lbkit {run['packages']['lbkit']}, {commit}"
+    git = run["git"] or {}
+    commit = f"commit {git.get('commit') or 'unknown'}{' with changes' if git.get('dirty') else ''}"
+    return f"{run['study']} {folder.name}, lbkit {run['packages']['lbkit']}, {commit}, started {run['started']}"
 
 
 def _item(number):

@@ -176,7 +176,7 @@ class _Replication:
     def __init__(self, system, seed, start, memory):
         self.system, self.seed, self.start, self.memory = system, seed, start, memory
         self.laws, self.small = distinct_laws(system), False
-        self.done, self.batches, self.stop = 0, [], None
+        self.done, self.batches = 0, []
         self.lowest = (1023 - 30 + int(np.floor(np.log2(system.servers / system.capacity)))) << (52 - kernels.FRACTION)
 
     def begin(self):
@@ -191,7 +191,7 @@ class _Replication:
         self.protocol.fit(self.servers)
         self.chain = isinstance(self.protocol, Chain)
         self.small = system.poisson and len(self.laws) == 1 and N <= FEW and not self.chain
-        self.done, self.at, self.clock, self.origin = 0, BLOCK, 0.0, 0.0
+        self.stop, self.done, self.at, self.clock, self.origin = Event(), 0, BLOCK, 0.0, 0.0
         self.jobs = kernels.Jobs(None, None, np.empty(BLOCK, np.int32), np.empty(BLOCK), np.empty(BLOCK))
         self.ends = self.servers.rows[:, 2:].max(axis=1)
         self.backlog, self.cycle = self.unfinished(), np.array([self.ends.max(), -np.inf, 0.0, 0.0])

@@ -4,11 +4,11 @@ import json
 import subprocess
 import sys
 
-import nbformat
 import pytest
+from tiny import write_notebook, write_params
 from typer.testing import CliRunner
 
-from lbkit import batch, studies
+from lbkit import presets, studies
 from lbkit.cli import app
 from lbkit.studies import SqdVariants
 
@@ -19,14 +19,9 @@ def lbkit():
 
 
 @pytest.fixture
-def checkout(tmp_path, monkeypatch, tmp_path_factory):
-    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR"):
-        monkeypatch.setenv(name, str(tmp_path_factory.mktemp(name)))
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / "params" / "sqd_variants").mkdir(parents=True)
-    (tmp_path / "params" / "sqd_variants" / "small.yaml").write_text("# Small: a test\nloads: 3\n")
-    monkeypatch.setattr(batch, "repository", lambda: tmp_path)
-    return tmp_path
+def checkout(repository):
+    write_params(repository, "# Small: a test\nloads: 3\n", "small.yaml", SqdVariants)
+    return repository
 
 
 def test_list_names_every_study_and_preset(lbkit):
@@ -34,7 +29,7 @@ def test_list_names_every_study_and_preset(lbkit):
     assert shown.exit_code == 0
     for name, study in studies.STUDIES.items():
         assert f"{name}: {study.title}" in shown.output
-        assert all(f"    {preset} " in shown.output for preset in batch.presets(name))
+        assert all(f"    {preset} " in shown.output for preset in presets.files(name))
     assert "Figure 11: tail of the waiting time" in shown.output
 
 
@@ -46,14 +41,14 @@ def test_show_names_every_parameter(lbkit):
 
 
 def test_show_as_schema_and_as_cell(lbkit):
-    assert json.loads(lbkit("show", "sqd_variants", "--schema").output) == SqdVariants.model_json_schema()
+    assert json.loads(lbkit("show", "sqd_variants", "--schema").output) == presets.schema(SqdVariants)
     assert lbkit("show", "sqd_variants", "--cell").output == SqdVariants().cell() + "\n"
 
 
 def test_check_accepts_what_is_shipped(lbkit):
     checked = lbkit("check")
     assert checked.exit_code == 0
-    assert checked.output.count(": good\n") == sum(len(batch.presets(study)) for study in studies.STUDIES)
+    assert checked.output.count(": good") == sum(len(presets.files(study)) for study in studies.STUDIES)
 
 
 def test_check_names_every_bad_file(lbkit, checkout):
@@ -86,6 +81,8 @@ def test_check_names_every_bad_file(lbkit, checkout):
         (["run", "sqd_variants", "-p", "d=2", "-p", "d=3"], "each name once, not 'd=3'"),
         (["run", "sqd_variants", "-p", "d=[2"], "-p d=[2: the value is not YAML"),
         (["run", "sqd_variants", "small"], "sqd_variants.ipynb: No such file"),
+        (["run", "stray.yaml"], "stray.yaml: No such file"),
+        (["run", "sqd_variants", "small", "--timeout", "0"], "timeout must be in (0, 10000000] seconds, not 0"),
     ],
 )
 def test_an_error_of_the_user_is_a_sentence_and_exit_code_2(lbkit, checkout, arguments, expected):
@@ -96,21 +93,46 @@ def test_an_error_of_the_user_is_a_sentence_and_exit_code_2(lbkit, checkout, arg
 
 
 def test_an_error_of_our_own_is_not_hidden(lbkit, monkeypatch):
-    monkeypatch.setattr(batch, "presets", lambda study: 1 / 0)
+    monkeypatch.setattr(presets, "files", lambda study: 1 / 0)
     assert isinstance(lbkit("list").exception, ZeroDivisionError)
 
 
 def test_run_says_where_things_lie(lbkit, checkout):
-    tagged = nbformat.v4.new_code_cell(SqdVariants().cell(), metadata={"tags": ["parameters"]})
     keep = "from lbkit import record\nrecord.claims([record.Claim('points', loads, loads, loads == 3 and d == 7)])"
-    cells = [tagged, nbformat.v4.new_code_cell(keep)]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), checkout / "notebooks" / "sqd_variants.ipynb")
-    done = lbkit("run", "sqd_variants", "small", "-p", "d=7", "--out", str(checkout / "out"))
+    write_notebook(checkout, keep, study=SqdVariants)
+    command = ["run", "sqd_variants", "small", "-p", "d=7", "--out", str(checkout / "out")]
+    done = lbkit(*command)
     assert done.exit_code == 0, done.output
     folder = next((checkout / "out" / "sqd_variants").iterdir())
     assert done.stdout.startswith("cell 1 of 3\ncell 2 of 3\ncell 3 of 3\ndone after ")
     assert f"    {folder / 'notebook.ipynb'}\n" in done.stdout and f"    {folder / 'claims.json'}\n" in done.stdout
     assert json.loads((folder / "claims.json").read_text())[0]["holds"] is True
+    again = lbkit(*command)
+    assert again.exit_code == 0 and again.stdout.startswith("done earlier, in ")
+
+
+def test_a_file_with_a_grid(lbkit, checkout, tmp_path):
+    write_notebook(checkout, "assert d < 9")
+    file = tmp_path / "stray.yaml"
+    file.write_text("study: tiny\ngrid: {d: [2, 9]}\n")
+    assert lbkit("check", str(file)).stdout == f"{file}: good, 2 points\n"
+
+    command = ["run", str(file), "--out", str(tmp_path / "out"), "-j", "2"]
+    listed = lbkit(*command, "--dry-run")
+    assert listed.exit_code == 0 and not (tmp_path / "out").exists()
+    first, second, estimate = listed.stdout.splitlines()
+    assert first.startswith(f"new          d=2  {tmp_path / 'out' / 'tiny' / 'stray-'}") and "  d=9  " in second
+    assert estimate == "2 points; time unknown: no run of tiny is done yet"
+
+    failed = lbkit(*command)
+    assert failed.exit_code == 1
+    assert f"2 points: 1 done, 1 failed; below {tmp_path / 'out' / 'tiny'}\n" in failed.stdout
+    first, second = failed.stderr.splitlines()
+    assert first == "d=9: cell 3: AssertionError: " and second.endswith("notebook.ipynb")
+
+    *points, estimate = lbkit(*command, "--dry-run").stdout.splitlines()
+    assert [line.split()[0] for line in points] == ["done", "failed"]
+    assert estimate.startswith("2 points; time about ") and estimate.endswith(": 1 earlier run of stray, with other d")
 
 
 def test_list_in_a_process_of_its_own_stays_light():
