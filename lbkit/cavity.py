@@ -56,7 +56,7 @@ R = sum_k r_k int_{layer k} Fbar < 1::
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from math import comb, inf, isfinite
 
 import numpy as np
@@ -88,19 +88,30 @@ def solve(
     Raises ValueError for inputs outside these ranges, and where the answer does not exist (infinite E[W]) or was not
     reached (the sentence tells how far it came).
     """
-    return _solve(lam, job, policy, _server(lam, job, policy), tol, accelerate, start, max_iterations, max_levels)
+    return _solve(lam, job, policy, *_prepared(lam, job, policy), tol, accelerate, start, max_iterations, max_levels)
 
 
-def _server(lam, job, policy):
-    """The quadrature for arrival rates up to ``lam``."""
+def _prepared(lam, job, policy):
+    """What solves at arrival rates up to ``lam`` share: the quadrature, and the rank table for so many lengths.
+
+    With a table goes whether it ignores the length, which makes the rates known at once.
+    """
     _load(lam, job)
     if not isinstance(policy, Policy) or policy.d is None:
         name = getattr(policy, "name", policy)
         raise ValueError(f"the mean-field limit needs a ranking policy with finitely many sampled servers, not {name}")
-    return Server(job, policy.layers, lam * policy.mean_d)
+
+    @cache
+    def ranks(lengths):
+        place = policy.table(lengths, job)
+        return place, policy.mean_d == 1 or bool(np.all(place == place[0]))
+
+    return Server(job, policy.layers, lam * policy.mean_d), ranks
 
 
-def _solve(lam, job, policy, server, tol=1e-12, accelerate=True, start=None, max_iterations=20_000, max_levels=None):
+def _solve(
+    lam, job, policy, server, ranks, tol=1e-12, accelerate=True, start=None, max_iterations=20_000, max_levels=None
+):
     rho = _load(lam, job)
     if not 0 < tol < 1:
         raise ValueError(f"tol must lie in (0, 1), not {tol!r}")
@@ -110,11 +121,6 @@ def _solve(lam, job, policy, server, tol=1e-12, accelerate=True, start=None, max
         max_levels = 2**12 if isfinite(job.scv) else 2**8
     sampled, chances = (np.array(column) for column in zip(*policy.d))
     x = np.zeros((8, len(policy.layers))) if start is None else start.joint[1:, 1:].T * (rho / (1 - start.joint[0, 0]))
-
-    def ranks(lengths):
-        """The rank table, and whether it ignores the length, which makes the rates known at once."""
-        place = policy.table(lengths, job)
-        return place, policy.mean_d == 1 or bool(np.all(place == place[0]))
 
     def rates_at(x):
         return by_layer.repeat(len(x), axis=0) if known else kernels.arrival_rates(place, x, lam, sampled, chances)
@@ -173,9 +179,10 @@ def _solve(lam, job, policy, server, tol=1e-12, accelerate=True, start=None, max
 
 def sweep(lams, job, policy: Policy, **options) -> list[MeanField]:
     """``solve`` at each arrival rate of ``lams`` (per server, per unit time), each started from the one before."""
-    results, server = [], _server(float(max(lams)), job, policy)
+    lams = list(lams)
+    results, shared = [], _prepared(float(max(lams)), job, policy) if lams else ()
     for lam in lams:
-        results.append(_solve(float(lam), job, policy, server, start=results[-1] if results else None, **options))
+        results.append(_solve(float(lam), job, policy, *shared, start=results[-1] if results else None, **options))
     return results
 
 

@@ -34,7 +34,7 @@ def waits(study: SqdVariants) -> Iterator[pd.DataFrame]:
     job, rivals = _sizes(study), _rankings(study)
     loads = np.linspace(study.lam_low, study.lam_high, min(study.loads, 100))
     for some in (loads[:: len(loads) // 20], loads) if set(rivals) - {"SQ", "RE"} and len(loads) > 40 else (loads,):
-        table = pd.DataFrame(cavity.compare(some, job, rivals, rivals.get("SQ", policies.sq(study.d)), tol=1e-8))
+        table = pd.DataFrame(cavity.compare(some, job, rivals, rivals.get("SQ", policies.sq(study.d)), tol=1e-6))
         yield table.assign(here=study.lam)
 
 

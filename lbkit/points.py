@@ -1,7 +1,7 @@
 """Points: studies become plans of runs, each with a folder named by all that decides its results.
 
 The folder is ``<out>/<study>/<preset>-<hash>``, hashed from the sources of lbkit, the cells of the notebook, the
-parameters and the seed. So a point that is done is done, and what could change its results sends them elsewhere.
+parameters, the seed and the files that the parameters name. So a point that is done is done, and what could change its results sends them elsewhere.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def plan(
     out      folder of all runs
     timeout  seconds that a point may take
 
-    Raises ValueError for a notebook that does not fit the study and for a timeout outside (0, 10^7].
+    Raises ValueError for a notebook that does not fit the study, a file of input that cannot be read, and a timeout
+    outside (0, 10^7].
     """
     if not 0 < timeout <= 1e7:
         raise ValueError(f"timeout must be in (0, 10000000] seconds, not {timeout:g}")
@@ -88,10 +89,10 @@ def plan(
     }
     points = []
     for study in studies:
-        values = study.values()
-        decisive = [common["code"], digest, values, values.get("seed")]
+        values, inputs = study.values(), _inputs(study)
+        decisive = [common["code"], digest, values, values.get("seed"), *inputs.values()]
         key = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
-        points.append(Point(folder / f"{name}-{key}", common | {"parameters": values, "seed": values.get("seed")}))
+        points.append(Point(folder / f"{name}-{key}", common | {"parameters": values, "seed": values.get("seed"), "inputs": inputs}))
     return tuple(points)
 
 
@@ -151,6 +152,18 @@ def _notebook(study: Study) -> tuple[Path, str]:
         fresh = f"lbkit show {study.notebook} --cell"
         raise ValueError(f"{file}: the parameters cell and the study differ in {', '.join(sorted(odd))}; see '{fresh}'")
     return file, worker.notebook_hash(document)
+
+
+def _inputs(study: Study) -> dict[str, str]:
+    """{parameter: hash} of the files that the study reads."""
+    values, hashes = study.values(), {}
+    for name in [name for name, schema in type(study).schemas().items() if schema.get("format") == "file"]:
+        file = presets.repository() / values[name]
+        try:
+            hashes |= {name: hashlib.sha256(file.read_bytes()).hexdigest()} if values[name] else {}
+        except OSError as error:
+            raise ValueError(f"{study.notebook}: {name}: {file}: {error.strerror}") from None
+    return hashes
 
 
 def _packages() -> dict[str, str]:

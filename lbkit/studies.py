@@ -47,8 +47,8 @@ def param(
     scale        the slider moves linearly, in log10 x, or in log10 (1 - x), its step in decades
     bounds       hard bounds gt, ge, lt, le of a number, one on either side, or min_length and max_length of a list
     """
-    control = {"slider": list(slider), "scale": scale} if slider else None
-    return Field(default, description=description, json_schema_extra=control, **bounds)
+    control = {"json_schema_extra": {"slider": list(slider), "scale": scale}} if slider else {}
+    return Field(default, description=description, **control, **bounds)
 
 
 class Study(BaseModel):
@@ -356,7 +356,7 @@ class BalancedRouting(Study):
 WorkloadSection = Literal[
     "tail", "work", "age", "order", "likelihood", "threshold", "large", "cutoffs", "small", "loads",
 ]  # fmt: skip
-File = Annotated[str, Field(max_length=1000)]
+File = Annotated[str, Field(max_length=1000, json_schema_extra={"format": "file"})]  # a path from the repository on
 
 
 class OwnWorkload(Study):

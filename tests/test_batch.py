@@ -14,8 +14,9 @@ import pytest
 from matplotlib.figure import Figure
 from tiny import Tiny, command, write_notebook
 
-from lbkit import batch, points, presets, record, worker
+from lbkit import batch, points, presets, record, studies, worker
 from lbkit.record import Claim
+from lbkit.studies import File, param
 
 KEEP = """
 from matplotlib.figure import Figure
@@ -99,6 +100,23 @@ def test_a_folder_is_named_by_all_that_decides_the_results(repository, monkeypat
     monkeypatch.setattr(worker, "code", lambda: "other sources")
     changed |= set(folders(Tiny()))
     assert len(changed) == 6 and first not in changed
+
+
+class Reading(Tiny):
+    notebook = "reading"
+    sizes: File = param("", "file of sizes", min_length=0)
+
+
+def test_a_file_that_is_read_decides_the_results_too(repository, monkeypatch):
+    monkeypatch.setitem(studies.STUDIES, "reading", Reading)
+    write_notebook(repository, study=Reading)
+    sizes = repository / "sizes.csv"
+    sizes.write_text("1")
+    found = {*folders(Reading()), *folders(Reading(sizes="sizes.csv"))}
+    sizes.write_text("2")
+    assert len({*found, *folders(Reading(sizes="sizes.csv"))}) == 3
+    with pytest.raises(ValueError, match=r"reading: sizes: .*none\.csv: No such file"):
+        folders(Reading(sizes="none.csv"))
 
 
 def test_a_plan_writes_nothing_and_refuses_a_bad_limit(repository):

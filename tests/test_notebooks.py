@@ -31,6 +31,6 @@ def test_a_study_runs_and_leaves_figures_data_and_claims(study, tmp_path):
 def test_a_notebook_tells_a_story(study):
     cells = json.loads((NOTEBOOKS / f"{study}.ipynb").read_text(encoding="utf-8"))["cells"]
     prose = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
-    assert prose[0].startswith("# ") and "xercise" in prose[-1]
-    assert sum(text.count("\n1. ") + text.count("\n2. ") + text.count("\n3. ") for text in prose[-1:]) >= 3
+    exercises = next(text for text in prose if text.startswith("## Exercises"))
+    assert prose[0].startswith("# ") and all(f"\n{n}. " in exercises for n in (1, 2, 3))
     assert any("$" in text for text in prose)
