@@ -137,4 +137,4 @@ def _free_port():
 
 
 def _strange(url):
-    return not url.startswith(("data:", "blob:", "http://localhost:", "ws://localhost:", "chrome-extension:"))
+    return not url.startswith(("data:", "blob:", "file:", "http://localhost:", "ws://localhost:", "chrome-extension:"))
