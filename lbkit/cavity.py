@@ -179,11 +179,15 @@ def _solve(
 
 def sweep(lams, job, policy: Policy, **options) -> list[MeanField]:
     """``solve`` at each arrival rate of ``lams`` (per server, per unit time), each started from the one before."""
-    lams = list(lams)
-    results, shared = [], _prepared(float(max(lams)), job, policy) if lams else ()
+    return list(_sweep(lams, job, policy, options))
+
+
+def _sweep(lams, job, policy, options):
+    lams, result = [float(lam) for lam in lams], None
+    shared = _prepared(max(lams), job, policy) if lams else ()
     for lam in lams:
-        results.append(_solve(float(lam), job, policy, *shared, start=results[-1] if results else None, **options))
-    return results
+        result = _solve(lam, job, policy, *shared, start=result, **options)
+        yield result
 
 
 def compare(lams, job, policies, baseline: Policy, **options) -> dict[str, list]:
@@ -193,11 +197,15 @@ def compare(lams, job, policies, baseline: Policy, **options) -> dict[str, list]
     baseline  the improvement is relative to it at the same load, (E[W]_base - E[W]) / E[W]_base
     """
     labelled = policies if isinstance(policies, Mapping) else {policy.name: policy for policy in policies}
-    base = sweep(lams, job, baseline, **options)
+
+    def waits(policy):
+        return [r.mean_wait for r in _sweep(lams, job, policy, options)]
+
+    base = waits(baseline)
     rows = [
-        (label, float(lam), r.mean_wait, 1 - r.mean_wait / reference.mean_wait)
+        (label, float(lam), wait, 1 - wait / reference)
         for label, policy in labelled.items()
-        for lam, reference, r in zip(lams, base, base if policy is baseline else sweep(lams, job, policy, **options))
+        for lam, reference, wait in zip(lams, base, base if policy is baseline else waits(policy))
     ]
     return dict(zip(("policy", "lam", "mean_wait", "improvement"), map(list, zip(*rows))))
 

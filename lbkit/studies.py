@@ -126,7 +126,7 @@ class SqdVariants(Study):
     scv: float = param(10.0, "squared coefficient of variation of a job size", ge=1, le=1000, slider=(1, 40, 0.5))
     f: float = param(0.5, "fraction of the work that belongs to short jobs", gt=0, lt=1, slider=(0.05, 0.95, 0.05))
     k: Whole = param(1, "Erlang phases of each kind of job; 1 is hyperexponential", ge=1, le=50, slider=(1, 15, 1))
-    d: Whole = param(5, "servers that an arriving job samples", ge=1, le=100, slider=(1, 20, 1))
+    d: Whole = param(5, "servers that an arriving job samples", ge=1, le=100, slider=(2, 20, 1))
     delta: float = param(0.1, "width of an age layer", gt=0, le=100, slider=(0.05, 1, 0.05))
     c_max: float = param(40.0, "age at which the layers end", gt=0, le=1000, slider=(10, 80, 1))
     threshold: float = param(2.0, "age beyond which a job counts as long, a multiple of delta", gt=0, le=1000,

@@ -126,7 +126,7 @@ class Panel(ipywidgets.HBox):
                 for line in [line for line in ax.lines if line.get_gid() == "frozen"]:
                     line.remove()
                 for line in [line for line in ax.lines if line.get_gid() == "curve"] if on else ():
-                    look = {"color": line.get_color(), "ls": line.get_linestyle(), "lw": 4 * line.get_linewidth()}
+                    look = {"color": line.get_color(), "ls": line.get_linestyle(), "lw": 3 * line.get_linewidth()}
                     ax.plot(*line.get_data(), **look, alpha=0.22, gid="frozen", zorder=1, scalex=False, scaley=False)
             self._say(self.screen.state, f"wide and pale: {self._values()}" if on else "")
             self._paint()

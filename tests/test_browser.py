@@ -147,6 +147,11 @@ def test_everything_is_reached_and_moved_by_keyboard(opened, page):
     page.wait_for_function(f"document.querySelector('.lbkit-lam input').value > {before}")
 
 
+def test_a_page_wears_its_theme(opened, page):
+    assert page.evaluate("getComputedStyle(document.body).getPropertyValue('--jp-ui-font-family')")
+    assert page.locator(".lbkit-scv input").evaluate("input => getComputedStyle(input).borderTopWidth") == "1px"
+
+
 def test_downloads_and_copies(opened, page):
     for kind, start in {"PDF": b"%PDF", "SVG": b"<?xml", "PNG": b"\x89PNG", "CSV": b"policy,lam"}.items():
         with page.expect_download() as download:

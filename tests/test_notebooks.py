@@ -12,8 +12,8 @@ NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("study", studies.STUDIES)
-def test_a_study_runs_and_leaves_figures_data_and_claims(study, tmp_path):
-    run = batch.run(batch.resolve(study, "smoke"), "smoke", out=tmp_path)
+def test_a_study_runs_and_leaves_figures_data_and_claims(study, smoke_runs):
+    run = batch.run(batch.resolve(study, "smoke"), "smoke", out=smoke_runs)
     assert run.status == "done", run.error
     figures = {file.stem for file in (run.folder / "figures").glob("*.pdf")}
     assert len(figures) >= 7

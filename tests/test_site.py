@@ -40,13 +40,12 @@ FAULTS = """() => {
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(smoke_runs):
     """A folder with a smoke run of every study."""
-    out = tmp_path_factory.mktemp("runs")
     for study in studies.STUDIES:
-        run = batch.run(presets.resolve(study, "smoke"), "smoke", out=out)
+        run = batch.run(presets.resolve(study, "smoke"), "smoke", out=smoke_runs)
         assert run.status == "done", run.error
-    return out
+    return smoke_runs
 
 
 def made(script, out, runs):

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lbkit import presets
+from lbkit import presets, studies
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
-STUDIES = ("sqd_variants", "light_traffic", "tags", "balanced_routing")
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.(\d+))?(?![\w.]*\w)")
 
 
@@ -47,7 +46,7 @@ def agree(said, quoted):
 
 
 @pytest.mark.parametrize("n", range(3))
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", studies.STUDIES)
 def test_a_solution_prints_what_it_is_said_to_print(study, n):
     code, quoted = solutions(study)[n]
     said = StringIO()
@@ -57,7 +56,7 @@ def test_a_solution_prints_what_it_is_said_to_print(study, n):
     assert agree(said.getvalue().strip(), quoted.strip()), said.getvalue()
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", studies.STUDIES)
 def test_each_exercise_has_its_solution(study):
     prose = ["".join(cell["source"]) for cell in cells(study) if cell["cell_type"] == "markdown"]
     exercises = next(text for text in prose if text.startswith("## Exercises"))

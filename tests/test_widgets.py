@@ -121,7 +121,7 @@ def test_the_places_of_a_slider_lie_on_its_scale():
     gaps = np.log10(1 - np.array(panel["lam"].places))
     assert np.ptp(np.diff(gaps[:20])) < 0.06 and panel["lam"].places[-1] == 0.999
     assert np.ptp(np.diff(panel["scv"].places)) < 1e-9
-    assert panel["d"].places == list(range(1, 21))
+    assert panel["d"].places == list(range(2, 21))
     ratios = np.log10(make_controls(studies.Tags(), ("ratio",))["ratio"].places)
     assert np.diff(ratios) == pytest.approx(0.25, abs=0.02)
 
