@@ -26,7 +26,7 @@ from functools import partial
 from importlib.metadata import version
 from inspect import isgeneratorfunction
 from io import BytesIO, StringIO
-from threading import Condition, Event, RLock, Thread
+from threading import Event, RLock
 from time import perf_counter
 from typing import Any
 
@@ -35,6 +35,7 @@ from matplotlib.figure import Figure
 
 from lbkit import presets
 from lbkit.controls import make_controls
+from lbkit.latest import Latest
 from lbkit.screen import DOTS, DRAWING, Camera, Screen
 from lbkit.studies import ParameterError, Study
 
@@ -55,7 +56,7 @@ def explore(
     compute   study -> tidy table, or an iterator of better and better ones
     draw      (table, axes) -> whether a legend came or went; axes has ``columns`` entries
     simulate  (study, tell) -> iterator of tables, mark: (table, axes) -> None
-    controls  names of the parameters that get one; default: all with a slider or a choice of names
+    controls  names of the parameters that get one; default: all with a slider
     size      of the figure, in CSS pixels
     public    keep typed values within the sliders' ranges, for panels that anyone may use
     live      follow the hand and show errors; default: only in a kernel that no run of a notebook has started
@@ -92,7 +93,7 @@ class Panel(ipywidgets.HBox):
         self.buttons = self._buttons()
         self.menu = _menu(self.study.notebook)
         self.menu.observe(self._on_preset, "value")
-        self._stop, self._worker, self._hand, self._showing = Event(), _Worker(self._refresh), RLock(), False
+        self._stop, self._worker, self._hand, self._showing = Event(), Latest(self._refresh), RLock(), False
         tools = ipywidgets.HBox(list(self.buttons.values()), layout={"flex_flow": "row wrap"})
         left = ipywidgets.VBox([self.menu, *self.controls.values()], layout={"width": "330px", "flex": "0 0 auto"})
         self.children = [left, ipywidgets.VBox([self.screen, tools], layout={"flex": "1 1 520px", "min_width": "0"})]
@@ -349,47 +350,6 @@ class Panel(ipywidgets.HBox):
 
     def _copy(self, title, text):
         self.screen.copy(title.replace("Copy", "Copied"), text())
-
-
-class _Worker:
-    """Serves the latest request in a thread of its own, which ends when there is none."""
-
-    def __init__(self, serve: Callable[[Any], None]):
-        self.serve, self.request, self.thread, self.news = serve, None, None, Condition()
-
-    @property
-    def waiting(self) -> bool:
-        """Whether a newer request has come in."""
-        return self.request is not None
-
-    def ask(self, request) -> None:
-        """Serve this request next, whatever came in before."""
-        with self.news:
-            self.request = request
-            self.news.notify_all()
-            if self.thread is None:
-                self.thread = Thread(target=self._work, name="lbkit panel", daemon=True)
-                self.thread.start()
-
-    def rests(self, seconds: float) -> bool:
-        """Whether no request comes in for so long."""
-        with self.news:
-            return not self.news.wait_for(lambda: self.waiting, seconds)
-
-    def wait(self, timeout: float) -> None:
-        with self.news:
-            if not self.news.wait_for(lambda: self.thread is None, timeout):
-                raise TimeoutError(f"the panel is still at work after {timeout:g} s")
-
-    def _work(self):
-        while True:
-            with self.news:
-                request, self.request = self.request, None
-                if request is None:
-                    self.thread = None
-                    self.news.notify_all()
-                    return
-            self.serve(request)
 
 
 def _watched() -> bool:

@@ -20,7 +20,7 @@ MATHEMATICS = {
     "workload",
 }  # fmt: skip
 LEVEL = {name: level for level, names in enumerate([NOUNS, {"kernels"}, MATHEMATICS, {"record"},
-                                                    {"studies", "plots", "worker", "screen"},
+                                                    {"studies", "plots", "worker", "screen", "latest"},
                                                     {"presets", "controls", "panels"}, {"points"},
                                                     {"batch", "cluster", "widgets"}, {"doctor", "report"}, {"cli"}]) for name in names}  # fmt: skip
 OUTSIDE = {
