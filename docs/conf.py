@@ -29,7 +29,9 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 
 html_theme = "sphinx_book_theme"
-html_theme_options = {"use_download_button": False, "show_navbar_depth": 1, "home_page_in_toc": True, "navbar_persistent": []}
+html_theme_options = {
+    "use_download_button": False, "show_navbar_depth": 1, "home_page_in_toc": True, "navbar_persistent": [],
+}  # fmt: skip
 html_static_path = ["_static"]
 html_css_files = ["book.css"]
 html_copy_source = False

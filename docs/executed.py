@@ -17,14 +17,14 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def newest(study: str, preset: str = "lecture", runs: Path = Path("runs")) -> Path:
-    """Folder of the last run of a study that is done and has the preset's parameters. ValueError where there is none."""
+    """Folder of the last run of a study that is done and has the preset's parameters; ValueError if there is none."""
     wanted, done = presets.resolve(study, preset).values(), {}
     for file in runs.glob(f"{study}/*/result.json"):
         run = json.loads(file.read_text(encoding="utf-8"))
         if run["status"] == "done" and run["parameters"] == wanted:
             done[run["started"]] = file.parent
     if not done:
-        raise ValueError(f"{runs} holds no finished run of {study}, preset {preset}: make one by lbkit run {study} {preset}")
+        raise ValueError(f"{runs} holds no finished run of {study} {preset}: make one by lbkit run {study} {preset}")
     return done[max(done)]
 
 
@@ -47,5 +47,5 @@ def executed(study: str, folder: Path) -> nbformat.NotebookNode:
             for output in cell.outputs:
                 output.get("data", {}).pop(WIDGET, None)
         else:
-            raise ValueError(f"{folder}: the code of {study} has changed since this run: lbkit run {study} makes another")
+            raise ValueError(f"{folder}: the code of {study} is not what this run had: lbkit run {study} makes another")
     return notebook

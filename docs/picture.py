@@ -28,9 +28,7 @@ def main(file: Path) -> None:
             page.locator(".lbkit-scv input").fill("25")
             page.keyboard.press("Tab")
             page.get_by_role("button", name="Simulate").click()
-            page.wait_for_function(
-                "document.querySelector('.lbkit-screen [role=status]').textContent.includes('simulated')", timeout=60_000
-            )
+            page.get_by_text("simulated in").wait_for(timeout=60_000)
             page.locator(".lbkit-panel").screenshot(path=file)
 
 

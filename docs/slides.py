@@ -22,7 +22,7 @@ FIGURES = {"image/svg+xml", "image/png"}
 
 
 def slides(notebook: NotebookNode) -> NotebookNode:
-    """The cells of the slides, of a figure's cell the figure alone; a slide all of whose outputs are missing is dropped."""
+    """The cells of the slides, of a figure's cell the figure alone; a slide is dropped if all its outputs are missing."""
     pages: list[list[NotebookNode]] = []
     for cell in notebook.cells:
         kind = cell.metadata.get("slideshow", {}).get("slide_type", "skip")

@@ -1,8 +1,8 @@
 """Every compiled function: numbers in, numbers out. One module holds all, so that numba's disk cache sees every change.
 
 Mean field (the equations are numbered in ``cavity``): ``poisson_weights``, ``arrival_rates``, ``climb``,
-``occupancy``, ``change``, ``mix``. Simulation (numbered in ``simulation``): servers as rings of departure times, a kernel per kind of
-policy, statistics.
+``occupancy``, ``change``, ``mix``. Simulation (numbered in ``simulation``): servers as rings of departure times, a
+kernel per kind of policy, statistics.
 """
 
 from typing import NamedTuple

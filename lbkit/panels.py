@@ -149,7 +149,7 @@ light_traffic = dict(
 
 
 def assignments(study: Tags) -> Iterator[pd.DataFrame]:
-    """Columns policy, rho, wait, and policy, server, load at the study's load: first at five loads, then at thirteen."""
+    """Columns policy, rho, wait, and policy, server, load at the study's load: at five loads, then at thirteen."""
     job, h = jobs.bounded_pareto(study.alpha, 1, study.ratio), study.h
     limit = guessing.max_load(job, h).load
     at_best = []
@@ -216,7 +216,7 @@ tags = dict(
 
 
 def queues(study: BalancedRouting) -> Iterator[pd.DataFrame]:
-    """Columns server, t, level of the fluid path, and rule, load, queue; then an exact chain at the study's load too."""
+    """Columns server, t, level of the fluid path, and rule, load, queue; then an exact chain at the load rho too."""
     mu, scv = np.array(study.rates), study.scv
     path = balanced.fluid_path(mu, study.start, study.c, study.scheme, load=study.rho)
     end = 1.5 * max(balanced.fluid_path(mu, study.start, 2, study.scheme).balance_time, 1.0)

@@ -1,7 +1,8 @@
 """Points: studies become plans of runs, each with a folder named by all that decides its results.
 
 The folder is ``<out>/<study>/<preset>-<hash>``, hashed from the sources of lbkit, the cells of the notebook, the
-parameters, the seed and the files that the parameters name. So a point that is done is done, and what could change its results sends them elsewhere.
+parameters, the seed and the files that the parameters name. So a point that is done is done, and what could change its
+results sends them elsewhere.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def plan(
         values, inputs = study.values(), _inputs(study)
         decisive = [common["code"], digest, values, values.get("seed"), *inputs.values()]
         key = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
-        points.append(Point(folder / f"{name}-{key}", common | {"parameters": values, "seed": values.get("seed"), "inputs": inputs}))
+        own = {"parameters": values, "seed": values.get("seed"), "inputs": inputs}
+        points.append(Point(folder / f"{name}-{key}", common | own))
     return tuple(points)
 
 

@@ -252,7 +252,8 @@ class Tags(Study):
         get_args(TagsSection), "sections to run", min_length=1, max_length=len(get_args(TagsSection))
     )
     alpha: float = param(1.0, "exponent of the bounded Pareto law", ge=0.05, le=1.95, slider=(0.1, 1.9, 0.05))
-    ratio: float = param(1e3, "range r, largest over smallest size", ge=2, le=1e12, slider=(10, 1e10, 0.25), scale="log")
+    ratio: float = param(1e3, "range r, largest over smallest size", ge=2, le=1e12, slider=(10, 1e10, 0.25),
+                         scale="log")  # fmt: skip
     rho: float = param(0.5, "a load that one server could bear, in units of one server", gt=0, lt=1,
                        slider=(0.05, 0.95, 0.05))  # fmt: skip
     rho_above: float = param(1.2, "a load that one server could not bear", gt=1, lt=2, slider=(1.05, 1.95, 0.05))

@@ -57,7 +57,7 @@ def _levels(server, rates):
 
 
 def _phase_type(job, server, rates, lam, w, services):
-    phases, (phase0, *_, cells, _, _) = range(len(job.alpha)), server.last
+    phases, (*_, cells, _, _) = range(len(job.alpha)), server.last
     weight = np.stack([server.weights(lambda a: job.phase_survival(a)[..., j]) for j in phases], axis=-1)
     share = [server.cell_shares(lambda a: job.phase_survival(a)[..., j]).ravel() for j in phases if len(cells)]
     join, busy = [], 0.0

@@ -26,10 +26,10 @@ def locked_versions():
 def environment():
     """The text of environment.yml."""
     locked = locked_versions()
-    lines = [
-        f"  - {CONDA_NAMES.get(name, name)}={locked[re.sub('[._-]+', '-', name).lower()]}" for name in direct_dependencies()
-    ]
-    head = ["# Written by `make lock` from pyproject.toml and requirements.lock.", "name: lbkit", "channels: [conda-forge]"]
+    normal = {name: re.sub("[._-]+", "-", name).lower() for name in direct_dependencies()}
+    lines = [f"  - {CONDA_NAMES.get(name, name)}={locked[normal[name]]}" for name in normal]
+    written = "# Written by `make lock` from pyproject.toml and requirements.lock."
+    head = [written, "name: lbkit", "channels: [conda-forge]"]
     python, package = ["dependencies:", "  - python=3.11", "  - pip"], ["  - pip:", "      - --no-deps", "      - -e ."]
     return "\n".join([*head, *python, *lines, *package]) + "\n"
 

@@ -16,13 +16,14 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 NOUNS = {"jobs", "policies", "systems", "results"}
 MATHEMATICS = {
-    "cavity", "quadrature", "waits", "light_traffic", "tags", "balanced", "chains", "simulation", "protocols", "estimates",
-    "workload",
+    "cavity", "quadrature", "waits", "light_traffic", "tags", "balanced", "chains", "simulation", "protocols",
+    "estimates", "workload",
 }  # fmt: skip
-LEVEL = {name: level for level, names in enumerate([NOUNS, {"kernels"}, MATHEMATICS, {"record"},
-                                                    {"studies", "plots", "worker", "screen", "latest"},
-                                                    {"presets", "controls", "panels"}, {"points"},
-                                                    {"batch", "cluster", "widgets"}, {"doctor", "report"}, {"cli"}]) for name in names}  # fmt: skip
+RIGHT_TO_LEFT = [
+    NOUNS, {"kernels"}, MATHEMATICS, {"record"}, {"studies", "plots", "worker", "screen", "latest"},
+    {"presets", "controls", "panels"}, {"points"}, {"batch", "cluster", "widgets"}, {"doctor", "report"}, {"cli"},
+]  # fmt: skip
+LEVEL = {name: level for level, names in enumerate(RIGHT_TO_LEFT) for name in names}
 OUTSIDE = {
     "matplotlib", "pandas", "papermill", "pydantic", "typer", "ipywidgets", "ruamel", "nbformat", "IPython", "tqdm",
 }  # fmt: skip
