@@ -237,7 +237,7 @@ def test_a_run_of_other_code_is_refused(run_of_tags):
     changed = next(cell for cell in reversed(notebook.cells) if cell.cell_type == "code")
     changed.source += "\n"
     nbformat.write(notebook, folder / "notebook.ipynb")
-    with pytest.raises(ValueError, match="has changed since this run"):
+    with pytest.raises(ValueError, match="is not what this run had"):
         executed.executed("tags", folder)
 
 
