@@ -41,6 +41,17 @@ export function render({ model, el }) {
     canvas.setAttribute("aria-label", model.get("alt"));
     canvas.style.width = model.get("width") + "px";
     canvas.style.aspectRatio = model.get("width") + " / " + model.get("height");
+    requestAnimationFrame(label);
+  }
+  // Sliders and fields say what they are, and sliders the value in the field beside them, to those who cannot see.
+  function label() {
+    for (const { title, parentElement: part } of el.closest(".lbkit-panel")?.querySelectorAll("label[title]") ?? []) {
+      if (title === "null") continue;
+      part.title = title;
+      for (const node of part.querySelectorAll(".noUi-handle, input, select")) node.setAttribute("aria-label", title);
+      const field = part.parentElement.querySelector("input[type=number]");
+      if (field) part.querySelector(".noUi-handle")?.setAttribute("aria-valuetext", field.value);
+    }
   }
   function obey(order, buffers) {
     if (order.save) {

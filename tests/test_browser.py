@@ -142,9 +142,12 @@ def test_everything_is_reached_and_moved_by_keyboard(opened, page):
         )
     assert names.count("slider") >= 6 and any("Reset" in name for name in names), names
     before = page.locator(".lbkit-lam input").input_value()
-    page.locator(".lbkit-lam .noUi-handle").focus()
+    page.get_by_role("slider", name="lam: load").focus()
     page.keyboard.press("ArrowRight")
     page.wait_for_function(f"document.querySelector('.lbkit-lam input').value > {before}")
+    settle(page)
+    assert page.get_by_role("slider", name="lam: load").get_attribute("aria-valuetext") == "0.82"
+    assert page.get_by_role("spinbutton", name="scv: squared").count() == 1
 
 
 def test_a_page_wears_its_theme(opened, page):
