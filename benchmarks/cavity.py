@@ -1,5 +1,7 @@
 """Time of the mean-field solver against the dense method, best of several runs: ``python benchmarks/cavity.py``."""
 
+import sys
+from pathlib import Path
 from timeit import repeat
 
 import numpy as np
@@ -7,7 +9,9 @@ import numpy as np
 from lbkit import cavity, jobs, kernels, policies
 from lbkit.policies import Layers
 from lbkit.quadrature import Server
-from tests.oracles.cavity import dense_map, hyperexponential
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from oracles.cavity import dense_map, hyperexponential  # noqa: E402
 
 
 def best(call, runs=7):
