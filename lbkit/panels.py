@@ -8,7 +8,7 @@ which may take their time. They are plain functions, so that a table seen in a p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import ceil, floor, log10
+from math import ceil, floor, log10, pi
 
 import numpy as np
 import pandas as pd
@@ -157,9 +157,9 @@ def assignments(study: Tags) -> Iterator[pd.DataFrame]:
         best = search(study.rho / job.mean, job, h).assignment
         servers = np.arange(1, len(best.loads) + 1)
         at_best.append(pd.DataFrame({"policy": name, "server": servers, "load": best.loads}))
-    for loads in (np.linspace(0.05, 0.97 * limit, 5), np.linspace(0.05, 0.97 * limit, 13)):
+    for n in (5, 13):
         rows = []
-        for rho in loads:
+        for rho in 0.97 * limit * np.sin(np.linspace(0.1, 1, n) * pi / 2) ** 2:  # closer where curves bend
             lam = rho / job.mean
             rows += [
                 ("TAGS", rho, guessing.optimise(lam, job, h).value),
