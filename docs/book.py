@@ -6,7 +6,6 @@ Sphinx reads a copy of this folder to which the notebooks, a page for each modul
 are errors.
 """
 
-import argparse
 import json
 from pathlib import Path
 from pkgutil import walk_packages
@@ -15,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import nbformat
 import offline
-from executed import executed, newest
+from executed import asked, executed
 from sphinx.cmd.build import build_main
 
 import lbkit
@@ -74,16 +73,9 @@ def _write(file: Path, text: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A book of every study, from its newest run.")
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--preset", default="lecture")
-    parser.add_argument("--runs", type=Path, default=Path("runs"))
-    options = parser.parse_args()
-    try:
-        build({study: newest(study, options.preset, options.runs) for study in studies.STUDIES}, options.out)
-    except ValueError as error:
-        parser.exit(2, f"{error}\n")
-    print(options.out / "index.html")
+    with asked("A book of every study, from its newest run.") as (out, runs):
+        build(runs, out)
+    print(out / "index.html")
 
 
 if __name__ == "__main__":

@@ -4,16 +4,33 @@ Prose and slides may change after a run; code may not: a cell whose code the run
 page shows an output beside code that did not make it.
 """
 
+import argparse
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
 
 from lbkit import presets, studies
 
-__all__ = ["executed", "newest"]
+__all__ = ["asked", "executed", "newest"]
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+@contextmanager
+def asked(description: str) -> Iterator[tuple[Path, dict[str, Path]]]:
+    """What the command line asks for: where to write, and {study: folder of its run}; a ValueError ends the program."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--preset", default="lecture")
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    options = parser.parse_args()
+    try:
+        yield options.out, {study: newest(study, options.preset, options.runs) for study in studies.STUDIES}
+    except ValueError as error:
+        parser.exit(2, f"{error}\n")
 
 
 def newest(study: str, preset: str = "lecture", runs: Path = Path("runs")) -> Path:

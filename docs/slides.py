@@ -6,12 +6,11 @@ A cell's slide type says where it goes. On a slide stand text and outputs: no co
 the figure alone. A slide whose section was not run is left out.
 """
 
-import argparse
 from pathlib import Path
 from shutil import copy2
 
 import offline
-from executed import executed, newest
+from executed import asked, executed
 from nbconvert import SlidesExporter
 from nbformat import NotebookNode
 
@@ -22,7 +21,7 @@ FIGURES = {"image/svg+xml", "image/png"}
 
 
 def slides(notebook: NotebookNode) -> NotebookNode:
-    """The cells of the slides, of a figure's cell the figure alone; a slide is dropped if all its outputs are missing."""
+    """The cells of the slides, of a figure's cell the figure alone; a slide without any of its outputs is dropped."""
     pages: list[list[NotebookNode]] = []
     for cell in notebook.cells:
         kind = cell.metadata.get("slideshow", {}).get("slide_type", "skip")
@@ -66,18 +65,10 @@ def _complete(page: list[NotebookNode]) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Reveal.js slides of every study, from its newest run.")
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--preset", default="lecture")
-    parser.add_argument("--runs", type=Path, default=Path("runs"))
-    options = parser.parse_args()
-    try:
-        runs = {study: newest(study, options.preset, options.runs) for study in studies.STUDIES}
-        assets(options.out)
+    with asked("Reveal.js slides of every study, from its newest run.") as (out, runs):
+        assets(out)
         for study, run in runs.items():
-            print(build(study, run, options.out))
-    except ValueError as error:
-        parser.exit(2, f"{error}\n")
+            print(build(study, run, out))
 
 
 if __name__ == "__main__":

@@ -157,17 +157,15 @@ def assignments(study: Tags) -> Iterator[pd.DataFrame]:
         best = search(study.rho / job.mean, job, h).assignment
         servers = np.arange(1, len(best.loads) + 1)
         at_best.append(pd.DataFrame({"policy": name, "server": servers, "load": best.loads}))
+    waits = {
+        "TAGS": lambda lam: guessing.optimise(lam, job, h).value,
+        "SITA": lambda lam: guessing.optimise_sita(lam, job, h).value,
+        "Random": lambda lam: guessing.random_split(lam, job, h).mean_wait,
+        "LWR": lambda lam: guessing.least_work(lam, job, h).mean_wait,
+    }
     for n in (5, 13):
-        rows = []
-        for rho in 0.97 * limit * np.sin(np.linspace(0.1, 1, n) * pi / 2) ** 2:  # closer where curves bend
-            lam = rho / job.mean
-            rows += [
-                ("TAGS", rho, guessing.optimise(lam, job, h).value),
-                ("SITA", rho, guessing.optimise_sita(lam, job, h).value),
-                ("Random", rho, guessing.random_split(lam, job, h).mean_wait),
-                ("LWR", rho, guessing.least_work(lam, job, h).mean_wait),
-            ]
-        rows.sort(key=lambda row: ("TAGS", "SITA", "Random", "LWR").index(row[0]))
+        loads = 0.97 * limit * np.sin(np.linspace(0.1, 1, n) * pi / 2) ** 2  # closer where curves bend
+        rows = [(policy, rho, wait(rho / job.mean)) for policy, wait in waits.items() for rho in loads]
         yield pd.concat([pd.DataFrame(rows, columns=["policy", "rho", "wait"]), *at_best]).assign(here=study.rho, h=h)
 
 

@@ -164,8 +164,8 @@ class Panel(ipywidgets.HBox):
     def code(self) -> str:
         """The parameters and the table as lines of Python."""
         kind, compute = type(self.study), self.compute
-        changed = {name: value for name, value in self.study.values().items() if value != kind().values()[name]}
-        said = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+        defaults = kind().values()
+        said = ", ".join(f"{name}={value!r}" for name, value in self.study.values().items() if value != defaults[name])
         table = "*_, table" if isgeneratorfunction(compute) else "table"
         return (
             f"from {compute.__module__} import {compute.__name__}\nfrom {kind.__module__} import {kind.__name__}\n\n"
