@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from tiny import Tiny, command, write_notebook
+from tiny import Tiny, command, until, write_notebook
 
 from lbkit import System, batch, cluster, jobs, points, policies, simulate, worker
 
@@ -41,15 +41,6 @@ def waited(case):
 def told(folder):
     (claim,) = json.loads((folder / "claims.json").read_text())
     return claim["ours"]
-
-
-def until(condition, seconds=60.0):
-    """Wait for a condition and return what it returns."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-    return found
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from tiny import Tiny, command, write_notebook, write_params
+from tiny import Tiny, command, until, write_notebook, write_params
 
 from lbkit import batch, points, worker
 
@@ -49,14 +49,6 @@ def alive(out: Path) -> list[psutil.Process]:
         marks = [(info["environ"] or {}).get("LBKIT_WORKER", ""), (info["cmdline"] or [""])[-1]]
         if info["status"] != psutil.STATUS_ZOMBIE and any(mark.startswith(str(out / "tiny")) for mark in marks):
             found.append(process)
-    return found
-
-
-def eventually(condition, seconds=60.0):
-    limit = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < limit, "it did not happen in time"
-        time.sleep(0.05)
     return found
 
 
@@ -93,7 +85,7 @@ def spinning(out: Path, case: int = 1):
             if worker.read(file.parent)["parameters"]["case"] == case and (text := file.read_text()):
                 return int(text)
 
-    return psutil.Process(eventually(pid))
+    return psutil.Process(until(pid))
 
 
 def gone(*processes):
@@ -163,11 +155,11 @@ def test_a_runner_that_is_killed_takes_worker_and_kernel_along(repository, start
     runner = start("run", "tiny", "--out", tmp_path)
     kernel = spinning(tmp_path)
     executing = kernel.parent()
-    eventually(lambda: manifests(tmp_path)[1]["cell"] == 4)
+    until(lambda: manifests(tmp_path)[1]["cell"] == 4)
     assert not gone(kernel, executing) and batch.alive(Path(executing.cwd()))
     runner.send_signal(kind)
     assert runner.wait(timeout=60) == (130 if kind == signal.SIGTERM else -kind)
-    eventually(lambda: gone(kernel, executing))
+    until(lambda: gone(kernel, executing))
     manifest = manifests(tmp_path)[1]
     assert (manifest["status"], manifest["cell"]) == ("interrupted", 4) and manifest["seconds"] > 0
 
@@ -182,7 +174,7 @@ def test_ctrl_c_twice_keeps_what_is_done(repository, start, tmp_path):
     runner.send_signal(signal.SIGINT)
     said, errors = runner.communicate(timeout=60)
     assert runner.returncode == 130
-    eventually(lambda: gone(kernel))
+    until(lambda: gone(kernel))
     found = manifests(tmp_path)
     assert {case: manifest["status"] for case, manifest in found.items()} == {1: "done", 2: "interrupted", 3: "planned"}
     assert found[1] == done
@@ -311,4 +303,4 @@ def test_soak(repository, tmp_path):
     assert sorted(kept) == list(range(200)) and len(list((tmp_path / "tiny").iterdir())) == 200
     for claims in (tmp_path / "tiny").glob("*/claims.json"):
         assert json.loads(claims.read_text())[0]["ours"] == worker.read(claims.parent)["parameters"]["case"]
-    eventually(lambda: not alive(tmp_path))
+    until(lambda: not alive(tmp_path))

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -68,6 +69,15 @@ def repository(tmp_path, monkeypatch, jupyter):
 def command(repository: Path, *arguments: str) -> list[str]:
     """The command line in a process of its own."""
     return [sys.executable, __file__, str(repository), *map(str, arguments)]
+
+
+def until(condition, seconds=60.0):
+    """Wait for a condition and return what it returns."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+    return found
 
 
 if __name__ == "__main__":
